@@ -23,6 +23,13 @@ Result<std::unique_ptr<Buffer>> Memory::Import(const std::byte*, int64_t,
   return Fail(ErrorCode::kUnsupported, "memory {}: can not take host memory in place", name());
 }
 
+bool Device::CopiesBetween(const Memory& source, const Memory& target) const {
+  const auto reaches = [&](const Memory& memory) {
+    return memory.properties().host_access || AccessTo(memory) == Access::kWrite;
+  };
+  return reaches(source) && reaches(target);
+}
+
 Result<void> Device::Pack(const WeightLayout& layout, Type, std::span<const int64_t>,
                           const std::byte* source, std::byte* target) const {
   if (!layout.name.empty())

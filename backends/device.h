@@ -227,6 +227,9 @@ class Device {
   virtual Memory& memory() = 0;
   // Its own memory is kWrite.
   virtual Access AccessTo(const Memory& memory) const = 0;
+  // Whether its streams copy between these two, so that a copy that would be declined can be
+  // planned through the host. By default, where each side is its own or has host access. Pure.
+  virtual bool CopiesBetween(const Memory& source, const Memory& target) const;
   // The kernel for an op, or kUnsupported with the reason. Pure.
   virtual Result<KernelChoice> FindKernel(const KernelQuery& query) const = 0;
   // Rearranges a constant into a layout that FindKernel named. `source` is plain and holds
