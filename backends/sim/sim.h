@@ -7,7 +7,12 @@
 // device's stream, or at once if `synchronous`. There is no clock.
 //
 // A spec, as in `--device sim:memory=64M,largest=16M,unsupported=rope|softmax,name=a`, is a list
-// of key=value; keys are the fields below, sizes take K, M or G (powers of 1024).
+// of key=value; keys are the fields below (`largest` for short), sizes take K, M or G (powers of
+// 1024), a flag alone is set.
+//
+// Because a command's mistake is cheap to see here, everything in a call is checked when it is
+// given: ranges outside a buffer, an output in somebody else's memory, an input that the device
+// can not read are kInvalid, and nothing of that call is done.
 #pragma once
 
 #include <memory>
@@ -18,7 +23,10 @@
 
 namespace tandem {
 
-// The calls that can be made to fail.
+// The calls that can be made to fail. Each kernel of a batch is a kRun of its own. They are
+// counted, and faults found, in the order in which the host makes the calls; kAllocate fails at
+// once with kOutOfMemory, kSynchronize once the point is reached and leaves the timeline as it is,
+// the others when their command's turn comes, on the timeline; both with kDevice.
 enum class SimCall : uint8_t { kAllocate, kRun, kCopy, kFill, kWait, kSynchronize };
 
 struct SimFault {
@@ -32,19 +40,28 @@ struct SimOptions {
   int64_t largest_buffer = INT64_MAX;
   int64_t alignment = 64;
   std::vector<std::string> unsupported;  // Ops that this device declines.
-  bool host_readable = false;            // CPU devices have Access::kRead to its memory.
+  int64_t scratch = 0;                   // Each kernel asks for so much, and overwrites it.
+  bool packs_weights = false;            // Constants are wanted in a layout of its own.
+  bool host_readable = false;            // Its memory has host_access: CPU devices may read it.
   bool reads_host = false;               // It has Access::kRead to the host's memory.
   bool declines_copies = false;          // Copies between it and other simulated devices.
   bool waits_for_others = true;          // Else the scheduler must bridge.
-  bool synchronous = false;              // Commands are done when they return.
+  // Commands are done when they return. Then it waits for streams of its own only, because
+  // Wait() must not block.
+  bool synchronous = false;
+
+  bool operator==(const SimOptions&) const = default;
 };
 
 Result<SimOptions> ParseSimOptions(std::string_view spec);
 
 // A backend named "sim" with one device for each entry. `host` is the memory of the CPU device.
+// An entry whose name is taken is left out, and unavailable() says so.
 std::unique_ptr<Backend> MakeSimBackend(std::vector<SimOptions> devices, Memory& host);
 // Adds a device later; the name must be new.
 Result<Device*> AddSimDevice(Backend& sim, const SimOptions& options);
+
+const SimOptions& OptionsOf(const Device& sim);
 
 // Arms a fault; several may be armed. Device must be one of this backend's.
 void ArmFault(Device& sim, SimFault fault);
