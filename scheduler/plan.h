@@ -3,11 +3,12 @@
 // Devices and memories are numbered in a Machine; a plan holds numbers only, so that it can be
 // made for any machine, printed and compared. A plan is immutable once validated.
 //
-// Words: a replica is the bytes of one tensor (or of a dense region of it) in one memory. The
-// original replica is where the tensor was made or lives; others are filled by copies.
+// Words: a replica is the bytes of one tensor (or of a region of it) in one memory. The original
+// replica is where the tensor was made or lives; others are filled by copies.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,7 +32,11 @@ struct Machine {
   MemoryIndex host_memory = kNone;
 
   bool CanRead(DeviceIndex device, MemoryIndex memory) const;
+  bool CanWrite(DeviceIndex device, MemoryIndex memory) const;
 };
+
+// The order of devices is kept. Errors: no device, a name twice, none with the host's memory.
+Result<Machine> MakeMachine(std::span<Device* const> devices);
 
 // A range of values for each symbol of a graph; one plan serves one box.
 struct SizeRange {
@@ -50,7 +55,8 @@ struct NodePin {
   bool is_preference = false;  // True: patterns go first (a layer's device).
   std::string why;             // "layer 17 of 30 (-ngl 14)".
 };
-// A regular expression (ECMAScript, searched) on names of constants and nodes; first match wins.
+// A regular expression (ECMAScript, searched) on names of nodes and of the constants and states
+// that they use; the first match wins. A matched state has its home on the device.
 struct PatternPin {
   std::string pattern;
   DeviceIndex device = kNone;
@@ -65,8 +71,8 @@ struct GraphSpec {
 };
 
 struct MemoryBudget {
-  MemoryIndex memory = kNone;
-  int64_t bytes = 0;  // Weights, states and arenas together.
+  DeviceIndex device = kNone;  // Whose memory.
+  int64_t bytes = 0;           // Weights, states and arenas together.
 };
 
 struct PlanOptions {
@@ -82,7 +88,16 @@ struct NodePlacement {
   KernelChoice kernel;
 };
 
-// --- copies and replicas ----------------------------------------------------------------------
+// --- split() ---------------------------------------------------------------------------------
+
+// Consecutive nodes of Plan::order on one device, without a transfer between.
+struct Split {
+  DeviceIndex device = kNone;
+  int32_t first = 0, count = 0;
+};
+
+// --- copy(): replicas, operands and copies
+// ----------------------------------------------------------------------
 
 enum class ReplicaKind : uint8_t {
   kInput,     // The caller's bytes.
@@ -91,18 +106,28 @@ enum class ReplicaKind : uint8_t {
   kArena,     // Offsets in the plan's arena of that memory.
 };
 
-struct Replica {
-  TensorId tensor = kNone;  // A root, or a view whose region was copied packed.
-  MemoryIndex memory = kNone;
-  ReplicaKind kind = ReplicaKind::kArena;
-  bool is_copy = false;
-  WeightLayout weight;  // kConstant.
-  int64_t bytes = 0;    // At the box's upper bounds, aligned sizes apart.
-  int32_t chunk = 0;    // kArena: which buffer of the arena...
-  int64_t offset = 0;   // ...and where in it.
+// The bytes of one tensor, or of a region of it: those elements of `tensor` whose index in
+// dimension `region_dim` lies in [region_start, region_start + region_size).
+struct Region {
+  TensorId tensor = kNone;
+  int32_t dim = kNone;  // kNone: all of the tensor.
+  int64_t start = 0, size = 0;
+  bool operator==(const Region&) const = default;
 };
 
-// What a node reads or writes: a replica and the tensor's place within it.
+struct Replica {
+  Region region;  // What a copy filled it with; else a root tensor.
+  MemoryIndex memory = kNone;
+  ReplicaKind kind = ReplicaKind::kArena;
+  bool is_copy = false;  // Filled by a copy, packed.
+  WeightLayout weight;   // kConstant.
+  int64_t bytes = 0;     // At the box's upper bounds.
+  int32_t chunk = 0;     // kArena: which buffer of the arena...
+  int64_t offset = 0;    // ...and where in it.
+};
+
+// What a node reads or writes: a tensor, found in a replica that holds it. All versions of a
+// state's slice that are made in one memory share a replica.
 struct Operand {
   TensorId tensor = kNone;  // kNone: an absent optional input.
   ReplicaId replica = kNone;
@@ -114,31 +139,26 @@ enum class CopyCause : uint8_t {
   kOutput,      // Brought to the host for the caller.
   kStateRead,   // A state's slice, read away from home.
   kStateWrite,  // An update made away from home, brought back.
-  kStaging,     // First or second half of a copy that a device declined.
 };
 std::string_view ToString(CopyCause cause);
 
 struct Copy {
+  Region region;  // What is moved, packed at the target.
   ReplicaId source = kNone, target = kNone;
-  TensorId tensor = kNone;  // The region that is moved.
   CopyCause cause = CopyCause::kActivation;
+  bool is_staging = false;     // One half of a copy that no device makes directly.
   DeviceIndex device = kNone;  // Whose stream moves it.
   int64_t bytes = 0;           // At the upper bounds.
-  NodeId reader = kNone;       // The first that needs it, for people.
+  int32_t before = 0;          // Handed over before Plan::splits[before].
 };
 
-// --- split() and order() ----------------------------------------------------------------------
+// --- order() ----------------------------------------------------------------------
 
-struct StepWait {
-  StepId step = kNone;  // An earlier step on another stream.
-};
-
+// One thing handed to a stream: a copy or a split.
 struct Step {
-  enum class Kind : uint8_t { kSplit, kCopy } kind = Kind::kSplit;
   StreamIndex stream = kNone;
-  // kSplit: nodes of Plan::order [first, first + count).
-  int32_t first = 0, count = 0;
-  int32_t copy = kNone;       // kCopy: index into Plan::copies.
+  int32_t split = kNone;      // Index into Plan::splits...
+  int32_t copy = kNone;       // ...or into Plan::copies.
   std::vector<StepId> waits;  // On other streams; order on a stream is implied.
   bool records = false;       // Some step, or the host, waits for this one.
 };
@@ -164,15 +184,33 @@ struct Plan {
   SizeBox box;
   std::vector<NodePlacement> placement;  // Parallel to the graph's nodes.
   std::vector<NodeId> order;             // Nodes in the order in which they are handed over.
-  std::vector<Operand> operands;         // Of all nodes, inputs then output.
+  std::vector<Operand> operands;         // Of all nodes: inputs, then output.
   std::vector<int32_t> operand_begin;    // Parallel to the graph's nodes, and one more.
   std::vector<Scratch> scratch;          // Parallel to the graph's nodes.
   std::vector<Replica> replicas;
-  std::vector<Copy> copies;
-  std::vector<Step> steps;                 // In the order in which they are handed over.
-  std::vector<StepId> final_steps;         // The host waits for these, one for each stream.
-  std::vector<ReplicaId> output_replicas;  // Parallel to the graph's outputs; in host memory.
-  std::vector<ArenaUse> arenas;            // Parallel to the machine's memories.
+  std::vector<Copy> copies;  // In the order in which they are handed over.
+  std::vector<Split> splits;
+  std::vector<Step> steps;          // In the order in which they are handed over.
+  std::vector<StepId> final_steps;  // The host waits for these; all others come before.
+  std::vector<Operand> outputs;     // Parallel to the graph's outputs; the host reads.
+  std::vector<ArenaUse> arenas;     // Parallel to the machine's memories.
+
+  std::span<const Operand> Inputs(NodeId node) const {
+    return {operands.data() + operand_begin[node],
+            static_cast<size_t>(operand_begin[node + 1] - operand_begin[node] - 1)};
+  }
+  const Operand& Output(NodeId node) const { return operands[operand_begin[node + 1] - 1]; }
 };
+
+// Home of each slice of a state: the same in all plans of a scheduler.
+using StateHomes = std::map<std::pair<const State*, int>, MemoryIndex>;
+
+// Where a tensor is inside a replica, at given sizes.
+Placed LocateIn(const Graph& graph, const Replica& replica, TensorId tensor,
+                std::span<const int64_t> symbols);
+// A region as it lies in a replica; packed, it is Contiguous() of the same dimensions.
+Placed LocateRegion(const Graph& graph, const Replica& replica, const Region& region,
+                    std::span<const int64_t> symbols);
+std::vector<int64_t> UpperBounds(const SizeBox& box);
 
 }  // namespace tandem

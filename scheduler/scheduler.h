@@ -82,8 +82,11 @@ class Scheduler {
   static Result<std::unique_ptr<Scheduler>> Create(SchedulerOptions options);
   ~Scheduler();
 
-  // Declares a graph; graphs of one scheduler run one after another and share memory.
+  // Declares a graph, with one box for all sizes if it names none; graphs of one scheduler run one
+  // after another and share memory.
   Result<GraphHandle> Add(GraphSpec spec);
+  // Forgets a graph; its memory is given back with the next Reserve().
+  Result<void> Remove(GraphHandle graph);
   // Plans every graph and box that has no plan yet, on paper, and says what memory would be
   // used. Allocates nothing, touches no device memory and no weight.
   Result<std::vector<MemoryUse>> Measure();
@@ -107,8 +110,10 @@ class Scheduler {
   // Makes the current run (of another thread) stop at the next split.
   void Cancel();
 
+  // After Measure() or Reserve().
   const Plan& plan(GraphHandle graph, int box) const;
   int boxes(GraphHandle graph) const;
+  const Machine& machine() const;
   SchedulerCounters counters() const;
   std::vector<MemoryUse> memory() const;
 
