@@ -1,8 +1,8 @@
 #include "models/tiny_llama.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
-#include <vector>
 
 #include "models/byte_pairs.h"
 #include "models/utf8.h"
@@ -42,18 +42,23 @@ class RandomTensors {
 
 }  // namespace
 
-void WriteTinyTokenizer(GgufWriter* writer, const std::string& pre) {
+std::vector<std::string> TinyTokens() {
   std::vector<std::string> tokens;
   for (int byte = 0; byte < 256; ++byte) {
     AppendUtf8(ByteToCharacter(static_cast<uint8_t>(byte)), &tokens.emplace_back());
   }
   tokens.insert(tokens.end(), {"th", "the", "<|im_start|>", "<|im_end|>"});
-  std::vector<int32_t> kinds(tokens.size(), 1);
-  kinds[258] = kinds[259] = 3;
   while (static_cast<int64_t>(tokens.size()) < kTinyVocabulary) {
     tokens.push_back("[unused" + std::to_string(tokens.size()) + "]");
-    kinds.push_back(5);
   }
+  return tokens;
+}
+
+void WriteTinyTokenizer(GgufWriter* writer, const std::string& pre) {
+  const std::vector<std::string> tokens = TinyTokens();
+  std::vector<int32_t> kinds(tokens.size(), 5);
+  std::fill(kinds.begin(), kinds.begin() + 258, 1);
+  kinds[258] = kinds[259] = 3;
   writer->String("tokenizer.ggml.model", "gpt2");
   writer->String("tokenizer.ggml.pre", pre);
   writer->Strings("tokenizer.ggml.tokens", tokens);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "graph/types.h"
 #include "models/gguf_writer.h"
@@ -28,6 +29,8 @@ struct TinyLlama {
 // The vocabulary: the 256 bytes, then what two merges make ("th", "the"), then <|im_start|>,
 // <|im_end|>, and unused tokens up to this number.
 inline constexpr int64_t kTinyVocabulary = 288;
+
+std::vector<std::string> TinyTokens();
 
 // Keys and tensors; callers may add more, wrong ones too.
 GgufWriter WriteTinyLlama(const TinyLlama& model);
