@@ -84,8 +84,11 @@ GgufWriter WriteTinyLlama(const TinyLlama& model) {
   size("feed_forward_length", model.feed_forward);
   size("attention.head_count", model.heads);
   size("attention.head_count_kv", model.kv_heads);
-  size("attention.key_length", model.head_width);
-  size("attention.value_length", model.value_width);
+  if (model.head_width != model.width / model.heads ||
+      model.value_width != model.head_width) {  // Else it follows from the others.
+    size("attention.key_length", model.head_width);
+    size("attention.value_length", model.value_width);
+  }
   size("rope.dimension_count", model.rope_dims);
   size("vocab_size", kTinyVocabulary);
   writer.F32("llama.rope.freq_base", static_cast<float>(model.rope_base));
