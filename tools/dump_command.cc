@@ -1,0 +1,59 @@
+// tandem dump: the plan of a model, without loading a weight.
+#include <fmt/format.h>
+
+#include "scheduler/dump.h"
+#include "tools/command.h"
+#include "tools/model_options.h"
+
+namespace tandem {
+namespace {
+
+struct DumpCommand {
+  ModelOptions model;
+  std::string box;
+  bool splits_only = false;
+};
+
+void PrintMemory(std::span<const MemoryUse> memories) {
+  fmt::print("memory of all boxes together\n");
+  for (const MemoryUse& use : memories)
+    fmt::print("  {:<12} {} in all: weights {}, states {}, arenas {} (lower bound {}){}\n",
+               use.memory, FormatBytes(use.Total()), FormatBytes(use.weights),
+               FormatBytes(use.states), FormatBytes(use.arenas), FormatBytes(use.arena_lower_bound),
+               use.imported_weights > 0
+                   ? fmt::format(", read in place {}", FormatBytes(use.imported_weights))
+                   : "");
+}
+
+Result<void> Dump(const DumpCommand& command) {
+  TANDEM_ASSIGN(const ModelOptions::Resolved model, command.model.Resolve());
+  TANDEM_ASSIGN(auto generator, Generator::Create(*model.file, model.generator));
+  TANDEM_ASSIGN(const std::vector<MemoryUse> memory, generator->Measure());
+  Scheduler& scheduler = generator->scheduler();
+  bool found = false;
+  for (int box = 0; box < scheduler.boxes(generator->handle()); ++box) {
+    const Plan& plan = scheduler.plan(generator->handle(), box);
+    if (!command.box.empty() && plan.box.name != command.box) continue;
+    found = true;
+    fmt::print("{}", DescribePlan(scheduler.machine(), plan,
+                                  {.nodes = !command.splits_only, .copies = !command.splits_only}));
+  }
+  if (!found)
+    return Fail(ErrorCode::kNotFound, "--box {}: the boxes are token and prompt", command.box);
+  PrintMemory(memory);
+  return {};
+}
+
+}  // namespace
+
+Command AddDumpCommand(CLI::App& app) {
+  CLI::App* sub = app.add_subcommand(
+      "dump", "Print the plan: splits, devices with reasons, copies with causes, arenas");
+  auto command = std::make_shared<DumpCommand>();
+  command->model.AddTo(*sub);
+  sub->add_option("--box", command->box, "Only this size box: token or prompt");
+  sub->add_flag("--splits", command->splits_only, "Only the table of splits and the arenas");
+  return {sub, [command] { return Dump(*command); }};
+}
+
+}  // namespace tandem
