@@ -146,7 +146,9 @@ TEST(FieldCase10, ZeroRowsAreNoOps) {
     const float silu = 1 / (1 + std::exp(-1.0f));
     for (const float value : Floats(out))
       EXPECT_TRUE(std::abs(value - silu) < 1e-5 || std::abs(value - 2 * silu) < 1e-5);
-    if (n == 0) EXPECT_EQ(scheduler->counters().copied_bytes, before.copied_bytes);
+    if (n == 0) {
+      EXPECT_EQ(scheduler->counters().copied_bytes, before.copied_bytes);
+    }
   }
 }
 
