@@ -367,8 +367,8 @@ TEST(LlamaTest, RealFile) {
   EXPECT_EQ(llama->keys->dims, (std::vector<int64_t>{1024, 192}));
   EXPECT_EQ(llama->values->dims, (std::vector<int64_t>{1024, 192}));
   EXPECT_EQ(llama->keys->slices, 30);
-  // 16 in each layer, two that select rows in the last, and token_embd, output_norm, output, next.
-  EXPECT_EQ(llama->graph->nodes().size(), 30u * 16 + 2 + 4);
+  // 17 in each layer, two that select rows in the last, and token_embd, output_norm, output, next.
+  EXPECT_EQ(llama->graph->nodes().size(), 30u * 17 + 2 + 4);
   EXPECT_TRUE(llama->graph->Find("blk.3.attn_q").has_value());
   EXPECT_TRUE(llama->graph->Find("blk.29.ffn_down").has_value());
 }

@@ -2,7 +2,8 @@
 //
 // Text is split at special tokens (where asked), then into words by the pre-tokenizer's regular
 // expressions (tokenizer.ggml.pre), then each word's bytes are merged by rank. Every byte string
-// can be encoded, invalid UTF-8 too, and Decode gives the same bytes back.
+// can be encoded, invalid UTF-8 too, and Decode gives the same bytes back, but for bytes that the
+// vocabulary has no token for (SmolLM2's lacks 21, all but useless): they become U+FFFD.
 //
 // Immutable; any number of threads.
 #pragma once
