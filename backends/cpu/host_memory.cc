@@ -1,0 +1,115 @@
+#include "backends/cpu/host_memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <utility>
+
+namespace tandem::cpu {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr int64_t kHugePage = int64_t{2} << 20;
+// Where an empty buffer points, so that host() says "reachable" for it too.
+alignas(kAlignment) std::byte empty_buffer[kAlignment];
+
+int64_t PhysicalBytes() {
+  const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? pages * page : INT64_MAX;
+}
+
+std::byte* AllocateAligned(int64_t bytes) {
+  const bool huge = bytes >= 2 * kHugePage;
+  const int64_t alignment = huge ? kHugePage : kAlignment;
+  const int64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* data = nullptr;
+  if (posix_memalign(&data, static_cast<size_t>(alignment), static_cast<size_t>(rounded)) != 0)
+    return nullptr;
+#ifdef MADV_HUGEPAGE
+  // A hint: a kernel without huge pages says no, and nothing is lost but speed.
+  if (huge) madvise(data, static_cast<size_t>(rounded / kHugePage * kHugePage), MADV_HUGEPAGE);
+#endif
+  return static_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+class HostMemory::HostBuffer final : public Buffer {
+ public:
+  // `owned` is what the heap gave, or null for imported bytes, which `owner` keeps.
+  HostBuffer(HostMemory& memory, std::byte* data, int64_t bytes, std::byte* owned,
+             std::shared_ptr<const void> owner)
+      : memory_(memory), data_(data), bytes_(bytes), owned_(owned), owner_(std::move(owner)) {}
+  ~HostBuffer() override {
+    std::free(owned_);
+    memory_.Release(owned_ != nullptr ? bytes_ : 0);
+  }
+  Memory& memory() const override { return memory_; }
+  int64_t bytes() const override { return bytes_; }
+  std::byte* host() const override { return data_; }
+
+ private:
+  HostMemory& memory_;
+  std::byte* const data_;
+  const int64_t bytes_;
+  std::byte* const owned_;
+  const std::shared_ptr<const void> owner_;
+};
+
+HostMemory::HostMemory() : capacity_(PhysicalBytes()) {}
+
+MemoryProperties HostMemory::properties() const {
+  return {.alignment = kAlignment,
+          .largest_buffer = INT64_MAX,
+          .capacity = capacity_,
+          .host_access = true};
+}
+
+MemoryCounters HostMemory::counters() const {
+  std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+Result<std::unique_ptr<Buffer>> HostMemory::Allocate(int64_t bytes) {
+  if (bytes < 0) return Fail(ErrorCode::kInvalid, "memory host: can not allocate {} bytes", bytes);
+  {
+    std::lock_guard lock(mutex_);
+    const int64_t free_bytes = capacity_ - counters_.live_bytes;
+    if (bytes > free_bytes)
+      return Fail(ErrorCode::kOutOfMemory, "memory host: {} bytes asked for, {} free", bytes,
+                  free_bytes);
+    counters_.live_bytes += bytes;
+  }
+  std::byte* data = bytes == 0 ? nullptr : AllocateAligned(bytes);
+  std::lock_guard lock(mutex_);
+  if (bytes > 0 && data == nullptr) {
+    counters_.live_bytes -= bytes;
+    return Fail(ErrorCode::kOutOfMemory, "memory host: {} bytes asked for, the system has none",
+                bytes);
+  }
+  ++counters_.allocations;
+  counters_.peak_bytes = std::max(counters_.peak_bytes, counters_.live_bytes);
+  return std::make_unique<HostBuffer>(*this, bytes == 0 ? empty_buffer : data, bytes, data,
+                                      nullptr);
+}
+
+Result<std::unique_ptr<Buffer>> HostMemory::Import(const std::byte* data, int64_t bytes,
+                                                   std::shared_ptr<const void> owner) {
+  if (bytes < 0 || (data == nullptr && bytes > 0))
+    return Fail(ErrorCode::kInvalid, "memory host: can not import {} bytes{}", bytes,
+                data == nullptr ? " at null" : "");
+  std::lock_guard lock(mutex_);
+  ++counters_.allocations;
+  // Commands only write what the planner lets them write; imported weights are only read.
+  std::byte* start = bytes == 0 ? empty_buffer : const_cast<std::byte*>(data);
+  return std::make_unique<HostBuffer>(*this, start, bytes, nullptr, std::move(owner));
+}
+
+void HostMemory::Release(int64_t live_bytes) {
+  std::lock_guard lock(mutex_);
+  ++counters_.frees;
+  counters_.live_bytes -= live_bytes;
+}
+
+}  // namespace tandem::cpu
