@@ -39,13 +39,13 @@ struct SimOptions {
   int64_t memory = INT64_MAX;  // Bytes that may be live at once.
   int64_t largest_buffer = INT64_MAX;
   int64_t alignment = 64;
-  std::vector<std::string> unsupported;  // Ops that this device declines.
-  int64_t scratch = 0;                   // Each kernel asks for so much, and overwrites it.
-  bool packs_weights = false;            // Constants are wanted in a layout of its own.
-  bool host_readable = false;            // Its memory has host_access: CPU devices may read it.
-  bool reads_host = false;               // It has Access::kRead to the host's memory.
-  bool declines_copies = false;          // Copies between it and other simulated devices.
-  bool waits_for_others = true;          // Else the scheduler must bridge.
+  std::vector<std::string> unsupported{};  // Ops that this device declines.
+  int64_t scratch = 0;                     // Each kernel asks for so much, and overwrites it.
+  bool packs_weights = false;              // Constants are wanted in a layout of its own.
+  bool host_readable = false;              // Its memory has host_access: CPU devices may read it.
+  bool reads_host = false;                 // It has Access::kRead to the host's memory.
+  bool declines_copies = false;            // Copies between it and other simulated devices.
+  bool waits_for_others = true;            // Else the scheduler must bridge.
   // Commands are done when they return. Then it waits for streams of its own only, because
   // Wait() must not block.
   bool synchronous = false;

@@ -98,7 +98,8 @@ Result<std::byte*> SimStream::Reach(Buffer& buffer) const {
 }
 
 Result<void> SimStream::CheckArgument(const KernelCall& call, const TensorArg& argument,
-                                      std::string_view what, bool written) const {
+                                      std::string_view what, bool written,
+                                      bool may_be_absent) const {
   const auto where = [&] {
     return fmt::format("device {}, node {} ({}), {}", device_.name(), call.name, call.op->name,
                        what);
@@ -106,7 +107,7 @@ Result<void> SimStream::CheckArgument(const KernelCall& call, const TensorArg& a
   const int64_t bytes =
       argument.packed != nullptr ? argument.packed->bytes : argument.layout.SpanBytes();
   if (argument.buffer == nullptr) {
-    if (IsEmpty(argument.layout)) return {};
+    if (may_be_absent || IsEmpty(argument.layout)) return {};
     return Fail(ErrorCode::kInvalid, "{}: no buffer for {}", where(), ToString(argument.layout));
   }
   const Buffer& buffer = *argument.buffer;
@@ -130,14 +131,15 @@ Result<void> SimStream::CheckCall(const KernelCall& call) const {
   if (IsEmpty(call.output.layout)) return {};
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     const TensorArg& input = call.inputs[i];
-    TANDEM_CHECK(CheckArgument(call, input, fmt::format("input {}", i), false));
+    TANDEM_CHECK(CheckArgument(call, input, fmt::format("input {}", i), false,
+                               static_cast<int>(i) >= call.op->required_inputs));
     if (input.packed == nullptr || input.packed->name.empty()) continue;
     if (!IsPacked(*input.packed) ||
         input.packed->bytes != PackedLayout(input.layout.PackedBytes()).bytes)
       return Fail(ErrorCode::kInvalid, "device {}, node {}, input {}: unknown weight layout {}",
                   device_.name(), call.name, i, input.packed->name);
   }
-  TANDEM_CHECK(CheckArgument(call, call.output, "output", true));
+  TANDEM_CHECK(CheckArgument(call, call.output, "output", true, false));
   if (options_.scratch == 0) return {};
   if (call.scratch == nullptr || call.scratch_bytes < options_.scratch || !IsOwn(*call.scratch) ||
       !IsWithin(call.scratch_offset, call.scratch_bytes, *call.scratch))

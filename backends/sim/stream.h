@@ -57,7 +57,7 @@ class SimStream final : public Stream {
 
   Result<void> CheckCall(const KernelCall& call) const;
   Result<void> CheckArgument(const KernelCall& call, const TensorArg& argument,
-                             std::string_view what, bool written) const;
+                             std::string_view what, bool written, bool may_be_absent) const;
   Result<void> RunCall(const KernelCall& call);
   // The bytes, for a copy or a fill; kUnsupported where this device does not reach them.
   Result<std::byte*> Reach(Buffer& buffer) const;
