@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 
 #include "graph/op.h"
 #include "models/tiny_llama.h"
@@ -83,13 +87,14 @@ class ReferenceMachine {
   void Set(TensorId id, const std::vector<T>& values) {
     const HostTensor tensor = At(id);
     ASSERT_EQ(tensor.layout.PackedBytes(), static_cast<int64_t>(values.size() * sizeof(T)));
-    std::memcpy(tensor.data, values.data(), values.size() * sizeof(T));
+    std::ranges::copy(std::as_bytes(std::span(values)), tensor.data);
   }
   template <class T>
   void Get(TensorId id, std::vector<T>* values) {
     const HostTensor tensor = At(id);
     values->resize(tensor.layout.Elements());
-    std::memcpy(values->data(), tensor.data, values->size() * sizeof(T));
+    std::copy_n(tensor.data, tensor.layout.PackedBytes(),
+                std::as_writable_bytes(std::span(*values)).data());
   }
 
   const LlamaGraph& llama_;
@@ -371,6 +376,35 @@ TEST(LlamaTest, RealFile) {
   EXPECT_EQ(llama->graph->nodes().size(), 30u * 17 + 2 + 4);
   EXPECT_TRUE(llama->graph->Find("blk.3.attn_q").has_value());
   EXPECT_TRUE(llama->graph->Find("blk.29.ffn_down").has_value());
+}
+
+// The largest logits of a prompt and of the tokens behind it, against a reference in double.
+TEST(LlamaTest, RealFileEqualsTheReference) {
+  const auto path = testing_data::Model("SmolLM2-135M-Instruct.Q4_1.gguf");
+  const auto reference = testing_data::SharedData("references/ref_smollm2.json");
+  if (!path || !reference) GTEST_SKIP() << "no model or no references";
+  const auto file = GgufFile::Open(*path);
+  ASSERT_TRUE(file.has_value()) << file.error().message;
+  const auto llama = BuildLlama(**file, {.context = 16, .max_tokens = 8, .exact = true});
+  ASSERT_TRUE(llama.has_value()) << llama.error().message;
+  std::ifstream in(*reference);
+  const nlohmann::json truth = nlohmann::json::parse(in).at("runs").at(0);
+  ASSERT_EQ(truth.at("config"), "truth_f64");
+  const nlohmann::json& prompt = truth.at("prompts").at(0);
+  const auto generated = prompt.at("gen_ids").get<std::vector<int32_t>>();
+
+  ReferenceMachine machine(*llama);
+  auto tokens = prompt.at("prompt_ids").get<std::vector<int32_t>>();
+  int32_t position = 0;
+  for (int step = 0; step < 3; ++step) {
+    const auto outputs = machine.Run(tokens, position, {static_cast<int32_t>(tokens.size()) - 1});
+    for (const auto& top : prompt.at("top5_first4").at(step)) {
+      EXPECT_NEAR(outputs.logits.at(top.at(0).get<size_t>()), top.at(1).get<double>(), 1e-3);
+    }
+    ASSERT_EQ(outputs.next, (std::vector<int32_t>{generated.at(step)}));
+    position += static_cast<int32_t>(tokens.size());
+    tokens = outputs.next;
+  }
 }
 
 TEST(LlamaTest, OptionsThatAreWrong) {
