@@ -134,6 +134,7 @@ class Router {
       if (input == kNone || graph_.tensor(Root(input)).kind == TensorKind::kConstant) continue;
       const TensorId root = Root(input);
       const bool updates = static_cast<int>(i) == node.op->state_input;
+      if (updates) updated_in_[root] = split_of_[id];
       const MemoryIndex at = plan_.replicas[Original(root)].memory;
       const bool in_place = updates ? machine_.CanWrite(device, at) : machine_.CanRead(device, at);
       if (in_place || HasUpdated(root, own)) continue;
@@ -333,9 +334,12 @@ class Router {
     }
     if (updated != kNone) {
       holds_[node.output * memories_ + plan_.replicas[updated].memory] = updated;
-      if (const auto home =
-              home_.at({graph_.tensor(node.output).state.get(), graph_.tensor(node.output).slice});
-          home != updated)
+      const Tensor& output = graph_.tensor(node.output);
+      const ReplicaId home = home_.at({output.state.get(), output.slice});
+      // Between two updates in one split nobody else can read: the last is brought back.
+      const auto next = updated_in_.find(node.output);
+      const bool is_last = next == updated_in_.end() || next->second != split_of_[id];
+      if (home != updated && is_last)
         AddTransfer({node.output}, updated, home, CopyCause::kStateWrite, split_of_[id] + 1);
     }
     operands.push_back({node.output, updated != kNone ? updated : original_[node.output]});
@@ -370,7 +374,8 @@ class Router {
   std::unordered_map<int64_t, Want> wants_;  // By root * memories + memory.
   std::vector<std::pair<TensorId, MemoryIndex>> wanted_order_;
   std::unordered_map<TensorId, MemoryIndex> updated_at_;  // Versions made away from home.
-  std::unordered_map<int64_t, ReplicaId> holds_;          // Updated versions, by root and memory.
+  std::unordered_map<TensorId, int32_t> updated_in_;  // Split in which a version is overwritten.
+  std::unordered_map<int64_t, ReplicaId> holds_;      // Updated versions, by root and memory.
 };
 
 }  // namespace

@@ -276,14 +276,14 @@ class Validator {
   }
 
   // A write: after all that was done with these bytes. What an op reads of its own output's bytes
-  // (a state that it updates) has the same tick.
+  // (a state that it updates, perhaps one that nobody wrote in this run) has the same tick.
   Result<void> Claim(const std::string& who, ByteMap& map, int64_t begin, int64_t bytes,
                      int64_t owner, TensorId holds, const Tick& tick, const Seen& seen) {
     if (bytes == 0) return {};
     TANDEM_CHECK(map.Over(begin, begin + bytes, [&](Range& range) -> Result<void> {
       const auto is_over = [&](const Tick& other) {
         const bool own = other.stream == tick.stream && other.time == tick.time;
-        return Over(other, seen) || (own && range.owner == owner);
+        return Over(other, seen) || (own && (range.owner == owner || range.owner == kNone));
       };
       if (!is_over(range.writer) ||
           !std::all_of(range.readers.begin(), range.readers.end(), is_over))
