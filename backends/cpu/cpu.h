@@ -12,7 +12,7 @@ struct CpuOptions {
   int threads = 0;  // That compute, the stream's own included; 0: one for each core that the
                     // process may use.
   // The instruction set to use, for tests: "" (best there is), "portable", "avx2", "avx512".
-  std::string isa;
+  std::string isa = {};
 };
 
 // A backend named "cpu" with the device "cpu:0". Its memory is the host's, named "host": any

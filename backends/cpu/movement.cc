@@ -91,14 +91,23 @@ Result<void> RunRows(const KernelContext& context, const KernelCall& call) {
   return {};
 }
 
+// A vector as a matrix of one column.
+Layout AtLeastMatrix(Layout layout) {
+  if (layout.rank == 1) {
+    layout.rank = 2;
+    layout.dims[1] = 1;
+    layout.strides[1] = Info(layout.type).block_bytes;
+  }
+  return layout;
+}
+
 Result<void> RunUpdateRows(const KernelContext& context, const KernelCall& call) {
   const TensorArg &state = call.inputs[0], &rows = call.inputs[1], &ids = call.inputs[2];
   TANDEM_CHECK(CheckIds(call, ids, state.layout.dims[0]));
-  const Layout &out = call.output.layout, &in = rows.layout;
+  const Layout out = AtLeastMatrix(call.output.layout), in = AtLeastMatrix(rows.layout);
   if (Data(state) != Data(call.output))
     return Fail(ErrorCode::kInternal,
-                "node {}: update_rows: the state's next version must be in "
-                "the state's own bytes",
+                "node {}: update_rows: the state's next version must be in the state's own bytes",
                 call.name);
   if (in.Elements() == 0) return {};
   // A row of the state may itself have several dimensions; ids may repeat, and then the last one
@@ -107,7 +116,7 @@ Result<void> RunUpdateRows(const KernelContext& context, const KernelCall& call)
   const int64_t inner = RowCount(in) / tokens;
   const RowCopier copier(context.simd, in, Data(rows), out, Data(call.output));
   Layout inside = out;  // One row of the state.
-  if (out.rank >= 1) inside.dims[0] = 1;
+  inside.dims[0] = 1;
   const auto update = [&](int64_t first, int64_t end) {
     for (int64_t t = 0; t < tokens; ++t) {
       const int64_t id = ReadInteger(ids.layout.type, Data(ids) + t * LastStride(ids.layout));

@@ -12,6 +12,7 @@ namespace tandem::cpu {
 namespace {
 
 constexpr int64_t kChunk = 8192;  // Elements of one chunk.
+constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
 // step(begin, n) over a row in blocks; the whole row is one block if all rows are in place.
 template <class Step>
@@ -82,11 +83,15 @@ Result<void> RunSoftmax(const KernelContext& context, const KernelCall& call) {
         if (masked) simd.add(target, masks.Read(walk.offset(2), i, n, m), target, n);
         return target;
       };
-      float largest = -std::numeric_limits<float>::infinity();
+      float largest = kHidden;
       double sum = 0;
       if (whole) {
         float* row_out = scores(0, length);
         largest = simd.largest(row_out, length);
+        if (largest == kHidden) {
+          std::memset(row_out, 0, static_cast<size_t>(length) * 4);
+          continue;
+        }
         sum = simd.exp_sum(row_out, length, largest);
         simd.scale(row_out, static_cast<float>(1.0 / sum), 0.0f, row_out, length);
         continue;
@@ -102,10 +107,14 @@ Result<void> RunSoftmax(const KernelContext& context, const KernelCall& call) {
         values(i, n);
         largest = std::max(largest, simd.largest(scratch, n));
       });
+      // A row of which the mask hides everything becomes zeros.
+      const bool hidden = largest == kHidden;
+      if (hidden) largest = 0;
       Blocks(length, false, [&](int64_t i, int64_t n) {
         values(i, n);
         sum += simd.exp_sum(scratch, n, largest);
       });
+      if (hidden) sum = 1;
       Blocks(length, false, [&](int64_t i, int64_t n) {
         values(i, n);
         simd.exp_sum(scratch, n, largest);
@@ -130,7 +139,7 @@ Result<void> RunArgmax(const KernelContext& context, const KernelCall& call) {
       const int64_t offset = RowOffset(x.layout, row);
       // Blocks are looked through for their maximum; only where that is a new one is
       // its place looked for.
-      float best = -std::numeric_limits<float>::infinity();
+      float best = kHidden;
       int64_t best_at = 0;
       Blocks(length, false, [&](int64_t i, int64_t n) {
         const float* values = reader.Read(offset, i, n, in);

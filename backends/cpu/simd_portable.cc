@@ -126,10 +126,4 @@ constexpr Simd kSimd = {
 
 const Simd* PortableSimd() { return &kSimd; }
 
-const Simd* FindSimd(std::string_view name) {
-  for (const Simd* simd : {Avx512Simd(), Avx2Simd(), PortableSimd()})
-    if (simd != nullptr && (name.empty() || simd->name == name)) return simd;
-  return nullptr;
-}
-
 }  // namespace tandem::cpu
