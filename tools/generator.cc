@@ -57,8 +57,9 @@ Result<std::unique_ptr<Generator>> Generator::Create(const GgufFile& file,
   SchedulerOptions scheduler;
   const auto index_of = [&](Device* device) {
     const auto at = std::find(scheduler.devices.begin(), scheduler.devices.end(), device);
+    const auto index = static_cast<DeviceIndex>(at - scheduler.devices.begin());
     if (at == scheduler.devices.end()) scheduler.devices.push_back(device);
-    return static_cast<DeviceIndex>(at - scheduler.devices.begin());
+    return index;
   };
   const int64_t all = model.parameters.layers + 1;
   int64_t offloaded = options.offload == nullptr ? 0 : options.offloaded_layers;
