@@ -19,9 +19,10 @@ struct Want {
 
 class Router {
  public:
-  Router(const Machine& machine, const StateHomes& homes, Plan& plan)
+  Router(const Machine& machine, const StateHomes& homes, const PlanOptions& options, Plan& plan)
       : machine_(machine),
         homes_(homes),
+        reuses_memory_(options.reuse_memory),
         plan_(plan),
         graph_(*plan.graph),
         symbols_(UpperBounds(plan.box)),
@@ -35,6 +36,7 @@ class Router {
 
   Result<void> Run() {
     TANDEM_CHECK(CheckOutputs());
+    FindLastReaders();
     for (const NodeId id : plan_.order) Collect(id);
     for (const TensorId output : graph_.outputs()) CollectOutput(output);
     for (const auto& [root, memory] : wanted_order_) Decide(root, memory);
@@ -145,12 +147,46 @@ class Router {
     }
     const Tensor& output = graph_.tensor(node.output);
     if (output.state == nullptr) {
+      const TensorId overwritten = MayOverwrite(id);
+      if (overwritten != kNone) original_[node.output] = original_[overwritten];
       Original(node.output);
       return;
     }
     original_[node.output] = Home(output, node.output);
     const MemoryIndex home = HomeOf(output);
     if (!machine_.CanWrite(device, home)) updated_at_[node.output] = own;
+  }
+
+  // The root whose bytes the node's output may take: made here, whole, dead after this node, read
+  // nowhere else and by no other input of the node. kNone if there is none.
+  TensorId MayOverwrite(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (!reuses_memory_ || node.op->in_place_input < 0) return kNone;
+    const TensorId input = node.inputs[static_cast<size_t>(node.op->in_place_input)];
+    if (input == kNone) return kNone;
+    const TensorId root = Root(input);
+    const Tensor& tensor = graph_.tensor(root);
+    if (tensor.kind != TensorKind::kComputed || tensor.state != nullptr ||
+        last_reader_[root] != id ||
+        plan_.replicas[original_[root]].memory != machine_.memory_of[plan_.placement[id].device])
+      return kNone;
+    for (TensorId at = input; at != root; at = graph_.tensor(at).source)
+      if (graph_.tensor(at).view.kind != ViewSpec::Kind::kReshape) return kNone;
+    if (std::count_if(node.inputs.begin(), node.inputs.end(),
+                      [&](TensorId other) { return other != kNone && Root(other) == root; }) != 1)
+      return kNone;
+    for (MemoryIndex memory = 0; memory < memories_; ++memory)
+      if (wants_.contains(root * memories_ + memory)) return kNone;
+    return root;
+  }
+
+  // The last node in the order that reads each root; none where the host reads it at the end.
+  void FindLastReaders() {
+    last_reader_.assign(graph_.tensors().size(), kNone);
+    for (const NodeId id : plan_.order)
+      for (const TensorId input : graph_.node(id).inputs)
+        if (input != kNone) last_reader_[Root(input)] = id;
+    for (const TensorId output : graph_.outputs()) last_reader_[Root(output)] = kNone;
   }
 
   bool HasUpdated(TensorId root, MemoryIndex memory) const {
@@ -363,11 +399,13 @@ class Router {
 
   const Machine& machine_;
   const StateHomes& homes_;
+  const bool reuses_memory_;
   Plan& plan_;
   const Graph& graph_;
   const std::vector<int64_t> symbols_;
   std::vector<int32_t> split_of_;    // Parallel to nodes.
   std::vector<ReplicaId> original_;  // Parallel to tensors; roots only.
+  std::vector<NodeId> last_reader_;  // The same.
   const int64_t memories_;
   std::map<std::pair<const State*, int>, ReplicaId> home_;
   std::unordered_map<TensorId, std::vector<ReplicaId>> constants_;
@@ -380,8 +418,9 @@ class Router {
 
 }  // namespace
 
-Result<void> RouteCopies(const Machine& machine, const StateHomes& homes, Plan& plan) {
-  return Router(machine, homes, plan).Run();
+Result<void> RouteCopies(const Machine& machine, const StateHomes& homes,
+                         const PlanOptions& options, Plan& plan) {
+  return Router(machine, homes, options, plan).Run();
 }
 
 }  // namespace tandem

@@ -43,7 +43,7 @@ Result<std::shared_ptr<const Plan>> MakePlan(const Machine& machine, const Graph
   plan->order.resize(spec.graph->nodes().size());
   std::iota(plan->order.begin(), plan->order.end(), 0);
   plan->splits = SplitNodes(plan->order, plan->placement);
-  TANDEM_CHECK(RouteCopies(machine, extended, *plan));
+  TANDEM_CHECK(RouteCopies(machine, extended, options, *plan));
   OrderSteps(machine, *plan);
   TANDEM_CHECK(PlaceInArenas(machine, options, *plan));
   TANDEM_CHECK(ValidatePlan(machine, *plan));

@@ -203,6 +203,10 @@ class Validator {
     const int state_input = node.op->state_input;
     if (state_input >= 0 && output.replica != inputs[state_input].replica)
       return Bad("{}: the new version of the state is not where the old one is", who);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i].tensor != kNone && inputs[i].replica == output.replica &&
+          static_cast<int>(i) != state_input && static_cast<int>(i) != node.op->in_place_input)
+        return Bad("{}: overwrites {} while it reads it", who, Name(inputs[i].tensor));
     if (!machine_.CanWrite(stream, plan_.replicas[output.replica].memory))
       return Bad("{}: device {} can not write memory {}", who, machine_.devices[stream]->name(),
                  machine_.memories[plan_.replicas[output.replica].memory]->name());
