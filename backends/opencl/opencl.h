@@ -20,4 +20,8 @@ struct OpenClOptions {
 // unavailable() says why; it never fails.
 std::unique_ptr<Backend> MakeOpenClBackend(Memory& host, const OpenClOptions& options = {});
 
+// Extension "tandem.opencl.pinned_bytes": host memory that a device keeps pinned now. The host's
+// memory counts such buffers as imports, whose bytes are somebody else's; they are counted here.
+using OpenClPinnedBytes = int64_t (*)(const Device&);
+
 }  // namespace tandem

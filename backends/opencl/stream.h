@@ -1,0 +1,65 @@
+// A stream: an in-order OpenCL queue with a timeline (timeline.h).
+//
+// Order within the queue is OpenCL's. What happens after a failure is not, so each command also
+// lists the events that it must not come before badly: the last command's, and gates. A driver
+// then drops it by the standard's own rule.
+//
+// Waiting for a stream of the same device uses its events; for one of another device a user event
+// that its OnReached ends, so that the queue waits and no thread does.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/device.h"
+#include "backends/opencl/launch.h"
+#include "backends/opencl/memory.h"
+#include "backends/opencl/timeline.h"
+
+namespace tandem::opencl {
+
+class ClStream final : public Stream {
+ public:
+  // What it refers to outlives it.
+  ClStream(Device& device, ClMemory& memory, cl_context context, QueueHandle queue,
+           cl_program program, int lanes, LiveCounters& counters);
+  ~ClStream() override;
+
+  Device& device() const override { return device_; }
+  Result<void> Run(std::span<const KernelCall> calls) override;
+  Result<void> Copy(const CopyCall& call) override;
+  using Stream::Fill;
+  Result<void> Fill(Buffer& buffer, int64_t offset, int64_t bytes, uint8_t value) override;
+  uint64_t Record() override { return timeline_->Record(); }
+  Result<void> Wait(Stream& other, uint64_t point) override;
+  Result<bool> Reached(uint64_t point) override { return timeline_->Reached(point); }
+  Result<void> Synchronize(uint64_t point) override { return timeline_->Synchronize(point); }
+  void OnReached(uint64_t point, std::function<void(const Result<void>&)> done) override {
+    timeline_->OnReached(point, std::move(done));
+  }
+  void Reset() override;
+
+ private:
+  Result<void> CheckCall(const KernelCall& call) const;
+  Result<void> CheckArgument(const KernelCall& call, const TensorArg& argument, int input) const;
+  bool IsOwn(const Buffer& buffer) const { return &buffer.memory() == &memory_; }
+
+  // The events that the next command waits for, those forgotten that have completed well.
+  std::span<const cl_event> Before();
+  // After a command: it alone is what the next one waits for.
+  void Finish(EventHandle event, const DeviceCounters& work, std::string what);
+
+  Device& device_;
+  ClMemory& memory_;
+  const cl_context context_;
+  const QueueHandle queue_;
+  LiveCounters& counters_;
+  Launcher launcher_;
+  const std::shared_ptr<Timeline> timeline_;
+  std::vector<EventHandle> before_;
+  std::vector<cl_event> before_raw_;
+};
+
+}  // namespace tandem::opencl

@@ -1,0 +1,236 @@
+#include "backends/opencl/timeline.h"
+
+#include <utility>
+
+#include "backends/opencl/error.h"
+
+namespace tandem::opencl {
+namespace {
+
+// CL_COMPLETE, more if it is not there yet, less if it failed.
+cl_int StatusOf(cl_event event) {
+  cl_int status = CL_COMPLETE;
+  const cl_int asked =
+      clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr);
+  return asked == CL_SUCCESS ? status : asked;
+}
+
+}  // namespace
+
+Gate::~Gate() {
+  if (other == nullptr && !is_open())
+    Open(Fail(ErrorCode::kDevice, "the stream that was waited for is gone"));
+}
+
+void Gate::Open(const Result<void>& outcome) {
+  {
+    std::lock_guard lock(mutex_);
+    if (is_open_) return;
+    is_open_ = true;
+    if (!outcome) error_ = outcome.error();
+  }
+  // Not under the lock: commands that waited may complete within this call, with their callbacks.
+  clSetUserEventStatus(event.get(), outcome ? CL_COMPLETE : CL_INVALID_OPERATION);
+}
+
+bool Gate::is_open() const {
+  std::lock_guard lock(mutex_);
+  return is_open_;
+}
+
+std::optional<Error> Gate::error() const {
+  std::lock_guard lock(mutex_);
+  return error_;
+}
+
+Timeline::Item& Timeline::Push(EventHandle event) {
+  Item& item = items_.emplace_back();
+  item.number = ++last_;
+  item.event = std::move(event);
+  return item;
+}
+
+void Timeline::AddCommand(EventHandle event, const DeviceCounters& work, std::string what) {
+  std::lock_guard lock(mutex_);
+  Item& item = Push(std::move(event));
+  item.work = work;
+  item.what = std::move(what);
+}
+
+void Timeline::AddGate(std::shared_ptr<Gate> gate) {
+  std::lock_guard lock(mutex_);
+  Push(Share(gate->event.get())).gate = std::move(gate);
+}
+
+void Timeline::AddFailure(Error error) {
+  std::lock_guard lock(mutex_);
+  Push(nullptr).failure = std::move(error);
+}
+
+uint64_t Timeline::Record() {
+  std::lock_guard lock(mutex_);
+  return Push(nullptr).number;
+}
+
+Error Timeline::ErrorOf(const Item& item, cl_int status) const {
+  if (item.failure) return *item.failure;
+  if (item.gate != nullptr)
+    if (auto error = item.gate->error()) return *error;
+  return {ErrorCode::kDevice,
+          fmt::format("device {}, {}: failed: {}", device_,
+                      item.gate != nullptr ? "a wait for another stream" : item.what,
+                      StatusName(status))};
+}
+
+void Timeline::Advance(std::unique_lock<std::mutex>& lock, std::vector<Due>& due, uint64_t limit) {
+  while (!items_.empty() && items_.front().number <= limit) {
+    const uint64_t number = items_.front().number;
+    const cl_int status =
+        items_.front().event == nullptr ? CL_COMPLETE : StatusOf(items_.front().event.get());
+    if (status > CL_COMPLETE) break;
+    const bool failed = status < CL_COMPLETE || items_.front().failure.has_value();
+    std::optional<Error> of_other;
+    if (failed && !error_ && items_.front().gate != nullptr &&
+        items_.front().gate->other != nullptr) {
+      // The other timeline has a lock of its own; two that wait for each other must not hold both.
+      const std::shared_ptr<Gate> gate = items_.front().gate;
+      lock.unlock();
+      const Result<bool> reached = gate->other->Reached(gate->point);
+      lock.lock();
+      if (items_.empty() || items_.front().number != number) continue;
+      if (!reached) of_other = reached.error();
+    }
+    Item& item = items_.front();
+    if (failed && !error_) {
+      error_ = of_other ? std::move(*of_other) : ErrorOf(item, status);
+      failed_from_ = number;
+    }
+    if (!failed) counters_.Add(item.work);
+    done_ = number;
+    items_.pop_front();
+  }
+  TakeDue(due);
+}
+
+void Timeline::TakeDue(std::vector<Due>& due) {
+  const auto end = waiting_.upper_bound(done_);
+  for (auto it = waiting_.begin(); it != end; ++it)
+    due.push_back({std::move(it->second), Outcome(it->first)});
+  waiting_.erase(waiting_.begin(), end);
+}
+
+void Timeline::Call(const std::vector<Due>& due) {
+  for (const Due& one : due) one.done(one.outcome);
+}
+
+Result<void> Timeline::Outcome(uint64_t point) const {
+  if (error_ && point >= failed_from_ && point <= done_) return tl::unexpected(*error_);
+  return {};
+}
+
+bool Timeline::HasFailed() {
+  std::vector<Due> due;
+  std::unique_lock lock(mutex_);
+  Advance(lock, due);
+  const bool failed = error_.has_value();
+  lock.unlock();
+  Call(due);
+  return failed;
+}
+
+Result<bool> Timeline::Reached(uint64_t point) {
+  std::vector<Due> due;
+  std::unique_lock lock(mutex_);
+  Advance(lock, due, point);
+  const bool reached = IsReached(point);
+  Result<void> outcome = Outcome(point);
+  lock.unlock();
+  Call(due);
+  if (!reached) return false;
+  TANDEM_CHECK(std::move(outcome));
+  return true;
+}
+
+// The last command before the point, which completes after all before it, and the gates behind it.
+std::vector<EventHandle> Timeline::Pending(uint64_t point) const {
+  std::vector<EventHandle> events;
+  for (auto item = items_.rbegin(); item != items_.rend(); ++item) {
+    if (item->number > point || item->event == nullptr) continue;
+    events.push_back(Share(item->event.get()));
+    if (item->gate == nullptr) break;
+  }
+  return events;
+}
+
+std::vector<EventHandle> Timeline::EventsBefore(uint64_t point) {
+  std::lock_guard lock(mutex_);
+  return IsReached(point) ? std::vector<EventHandle>() : Pending(point);
+}
+
+Result<void> Timeline::Synchronize(uint64_t point) {
+  std::vector<Due> due;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    Advance(lock, due);
+    if (IsReached(point)) break;
+    const std::vector<EventHandle> events = Pending(point);
+    lock.unlock();
+    // How each came out is seen by Advance.
+    for (const EventHandle& event : events) {
+      const cl_event raw = event.get();
+      clWaitForEvents(1, &raw);
+    }
+    lock.lock();
+  }
+  Result<void> outcome = Outcome(point);
+  lock.unlock();
+  Call(due);
+  return outcome;
+}
+
+void Timeline::OnReached(uint64_t point, Callback done) {
+  std::vector<Due> due;
+  std::vector<EventHandle> events;
+  std::unique_lock lock(mutex_);
+  Advance(lock, due);
+  if (IsReached(point)) {
+    due.push_back({std::move(done), Outcome(point)});
+  } else {
+    waiting_.emplace(point, std::move(done));
+    events = Pending(point);
+  }
+  lock.unlock();
+  Call(due);
+  // Whichever completes last finds the point reached.
+  for (const EventHandle& event : events) {
+    auto* self = new std::shared_ptr<Timeline>(shared_from_this());
+    if (clSetEventCallback(event.get(), CL_COMPLETE, OnEvent, self) != CL_SUCCESS) {
+      delete self;
+      const cl_event raw = event.get();
+      clWaitForEvents(1, &raw);  // A driver that does not call back; late is better than never.
+      Poll();
+    }
+  }
+}
+
+void CL_CALLBACK Timeline::OnEvent(cl_event, cl_int, void* timeline) {
+  const std::unique_ptr<std::shared_ptr<Timeline>> self(
+      static_cast<std::shared_ptr<Timeline>*>(timeline));
+  (*self)->Poll();
+}
+
+void Timeline::Poll() {
+  std::vector<Due> due;
+  std::unique_lock lock(mutex_);
+  Advance(lock, due);
+  lock.unlock();
+  Call(due);
+}
+
+void Timeline::Reset() {
+  std::lock_guard lock(mutex_);
+  error_.reset();
+  failed_from_ = kNever;
+}
+
+}  // namespace tandem::opencl

@@ -1,0 +1,124 @@
+// The points of an OpenCL stream, and what lies between them: commands, gates and failures.
+//
+// Why it looks at events when asked. An in-order queue completes its commands in order, so a
+// point is reached when the items before it have completed; nothing needs to run as they do.
+// The timeline keeps the events of what is still pending, oldest first, and moves on whenever
+// somebody asks (Reached, Synchronize, the next command). Only OnReached makes the driver call
+// back, because then somebody waits who does not ask.
+//
+// A gate is an event that the stream's next commands wait for: one of another stream of the same
+// device, or a user event that another device's stream opens. OpenCL knows of a failed event only
+// that it failed, so a gate also knows where to find the error itself: the first item that failed
+// gives the stream's error, and all points after it carry it.
+//
+// Threads: any. It never calls out, nor into another timeline, while it holds its lock. It is
+// shared, because callbacks of the driver may come when the stream is gone.
+#pragma once
+
+#include <CL/cl.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/opencl/counters.h"
+#include "backends/opencl/handle.h"
+#include "graph/result.h"
+
+namespace tandem::opencl {
+
+class Timeline;
+
+// What a stream waits for. The event ends badly if what it stands for failed.
+struct Gate {
+  EventHandle event;
+  // Of another stream of the same device: who knows how its point came out.
+  std::shared_ptr<Timeline> other;
+  uint64_t point = 0;
+
+  // A user event: Open() ends it, once. One that nobody opened any more ends badly, so that
+  // nothing waits for ever.
+  ~Gate();
+  void Open(const Result<void>& outcome);
+  bool is_open() const;
+  std::optional<Error> error() const;
+
+ private:
+  mutable std::mutex mutex_;
+  bool is_open_ = false;
+  std::optional<Error> error_;
+};
+
+class Timeline : public std::enable_shared_from_this<Timeline> {
+ public:
+  using Callback = std::function<void(const Result<void>&)>;
+
+  // `device` names it in errors; both outlive all items that are pending.
+  Timeline(std::string device, LiveCounters& counters)
+      : device_(std::move(device)), counters_(counters) {}
+
+  // In the order of the stream. `work` is counted when the event has completed well; `what`
+  // says for errors what it was.
+  void AddCommand(EventHandle event, const DeviceCounters& work, std::string what);
+  void AddGate(std::shared_ptr<Gate> gate);
+  void AddFailure(Error error);
+  uint64_t Record();
+
+  // Whether something failed, as far as is known now. Then later commands need not be given.
+  bool HasFailed();
+  Result<bool> Reached(uint64_t point);
+  Result<void> Synchronize(uint64_t point);
+  void OnReached(uint64_t point, Callback done);
+  // All items must have completed.
+  void Reset();
+
+  // The events that have all completed when the point is reached; none if it is.
+  std::vector<EventHandle> EventsBefore(uint64_t point);
+
+ private:
+  struct Item {
+    uint64_t number = 0;
+    EventHandle event;           // Null: complete when those before it are.
+    std::shared_ptr<Gate> gate;  // Of which `event` is another reference.
+    std::optional<Error> failure;
+    DeviceCounters work;
+    std::string what;
+  };
+  struct Due {
+    Callback done;
+    Result<void> outcome;
+  };
+  static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
+
+  Item& Push(EventHandle event);
+  // Takes off what has completed, up to item `limit`. May let go of the lock for a while: with a
+  // limit, because what an item waits for is always older, two timelines never ask in a circle.
+  void Advance(std::unique_lock<std::mutex>& lock, std::vector<Due>& due, uint64_t limit = kNever);
+  Error ErrorOf(const Item& item, cl_int status) const;
+  bool IsReached(uint64_t point) const { return point <= done_ || point > last_; }
+  Result<void> Outcome(uint64_t point) const;
+  void TakeDue(std::vector<Due>& due);
+  static void Call(const std::vector<Due>& due);
+  std::vector<EventHandle> Pending(uint64_t point) const;
+  static void CL_CALLBACK OnEvent(cl_event, cl_int, void* timeline);
+  void Poll();
+
+  const std::string device_;
+  LiveCounters& counters_;
+  std::mutex mutex_;
+  std::deque<Item> items_;  // Oldest first.
+  uint64_t last_ = 0;       // Number of the newest item; points are numbers of items.
+  uint64_t done_ = 0;
+  std::optional<Error> error_;
+  uint64_t failed_from_ = kNever;  // Number of the item that failed first.
+  std::multimap<uint64_t, Callback> waiting_;
+};
+
+}  // namespace tandem::opencl
