@@ -197,7 +197,7 @@ bool LoadInteger(ValueType type, const std::byte* data, int64_t* out) {
       *out = Load<uint8_t>(data);
       return true;
     case ValueType::kI8:
-      *out = Load<int8_t>(data);
+      *out = Load<int8_t>(data);  // NOLINT(bugprone-signed-char-misuse): a signed number.
       return true;
     case ValueType::kU16:
       *out = Load<uint16_t>(data);
