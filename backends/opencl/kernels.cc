@@ -124,6 +124,7 @@ cl_int LaunchRows(Launcher& launcher, const KernelCall& call) {
   launcher.Tensor(TensorOf(call.inputs[0]));
   launcher.Tensor(PerRow(call.inputs[1]));
   launcher.Tensor(y);
+  launcher.Faults();
   return launcher.Enqueue({y.rows(), 1, 1});
 }
 
@@ -133,6 +134,7 @@ cl_int LaunchUpdateRows(Launcher& launcher, const KernelCall& call) {
   launcher.Tensor(TensorOf(call.output, 1));
   launcher.Tensor(rows);
   launcher.Tensor(TensorOf(call.inputs[2]));
+  launcher.Faults();
   return launcher.Enqueue({rows.size(0), 1, 1});
 }
 
@@ -269,13 +271,13 @@ cl_int LaunchArgmax(Launcher& launcher, const KernelCall& call) {
 // --- What is supported ------------------------------------------------------------------------
 
 constexpr OpKernel kOpKernels[] = {
-    {"matmul", LaunchMatmul},    {"rows", LaunchRows},
+    {"matmul", LaunchMatmul},    {"rows", LaunchRows, 1},
     {"rms_norm", LaunchRmsNorm}, {"rope", LaunchRope},
     {"softmax", LaunchSoftmax},  {"attention", LaunchAttention},
     {"silu", LaunchSilu},        {"swiglu", LaunchSwiglu},
     {"add", LaunchAdd},          {"mul", LaunchMul},
     {"scale", LaunchScale},      {"copy", LaunchCopy},
-    {"argmax", LaunchArgmax},    {"update_rows", LaunchUpdateRows},
+    {"argmax", LaunchArgmax},    {"update_rows", LaunchUpdateRows, 2},
 };
 
 bool IsReal(Type type) { return Info(type).is_float; }

@@ -16,6 +16,8 @@ struct OpKernel {
   std::string_view op;
   // Puts the launches of a call on the launcher's queue.
   cl_int (*launch)(Launcher& launcher, const KernelCall& call);
+  // Which input has row numbers, that only the device can find to be out of range; -1: none.
+  int ids_input = -1;
 };
 
 // What a device can not exceed.

@@ -37,8 +37,9 @@ static_assert(static_cast<int>(KernelId::kArgmax) == kKernelCount - 1);
 
 }  // namespace
 
-void Launcher::Prepare(std::span<const cl_event> before, bool wants_event) {
+void Launcher::Prepare(std::span<const cl_event> before, int32_t node, bool wants_event) {
   before_ = before;
+  node_ = node;
   wants_event_ = wants_event;
   event_.reset();
 }

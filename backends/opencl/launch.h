@@ -76,12 +76,14 @@ struct RopeTurns {
 
 class Launcher {
  public:
-  // All of them outlive the launcher. `lanes` is what the program was built for.
-  Launcher(cl_program program, cl_command_queue queue, int lanes)
-      : program_(program), queue_(queue), lanes_(lanes) {}
+  // All of them outlive the launcher. `lanes` is what the program was built for; `faults` holds
+  // the Fault of kernels/rows.cl.
+  Launcher(cl_program program, cl_command_queue queue, int lanes, cl_mem faults)
+      : program_(program), queue_(queue), lanes_(lanes), faults_(faults) {}
 
-  // The next launches wait for these. With `wants_event`, the last launch leaves its event.
-  void Prepare(std::span<const cl_event> before, bool wants_event);
+  // The next launches are of call `node` of a batch and wait for these. With `wants_event`, the
+  // last launch leaves its event.
+  void Prepare(std::span<const cl_event> before, int32_t node, bool wants_event);
   EventHandle TakeEvent() { return std::move(event_); }
 
   void Begin(KernelId id);
@@ -90,6 +92,10 @@ class Launcher {
   void Number(float value) { Set(sizeof value, &value); }
   void Local(int64_t bytes) { Set(static_cast<size_t>(bytes), nullptr); }
   void Turns(const RopeTurns& turns) { Set(sizeof turns, &turns); }
+  void Faults() {
+    Set(sizeof faults_, &faults_);
+    Number(node_);
+  }
   // Nothing if a count is 0.
   cl_int Enqueue(std::array<int64_t, 3> groups);
 
@@ -104,8 +110,10 @@ class Launcher {
   const cl_program program_;
   const cl_command_queue queue_;
   const int lanes_;
+  const cl_mem faults_;
   std::array<KernelHandle, kKernelCount> kernels_;
   std::span<const cl_event> before_;
+  int32_t node_ = 0;
   bool wants_event_ = false;
   EventHandle event_;
   cl_kernel kernel_ = nullptr;

@@ -81,12 +81,6 @@ ClDevice::ClDevice(std::string name, cl_device_id device, ContextHandle context,
                   static_cast<int64_t>(InfoOf<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE))},
       memory_(name_, context_.get(), queue_.get(), device) {}
 
-bool ClDevice::CopiesBetween(const Memory& source, const Memory& target) const {
-  const bool from_own = &source == &memory_, to_own = &target == &memory_;
-  return (from_own || source.properties().host_access) &&
-         (to_own || target.properties().host_access) && (from_own || to_own);
-}
-
 Result<KernelChoice> ClDevice::FindKernel(const KernelQuery& query) const {
   return FindOpKernel(name_, limits_, query);
 }
@@ -113,12 +107,7 @@ Result<cl_program> ClDevice::Program() {
 
 Result<std::unique_ptr<Stream>> ClDevice::CreateStream() {
   TANDEM_ASSIGN(cl_program program, Program());
-  cl_int status = CL_SUCCESS;
-  QueueHandle queue(clCreateCommandQueueWithProperties(context_.get(), device_, nullptr, &status));
-  if (status != CL_SUCCESS)
-    return Fail(ErrorCode::kDevice, "device {}: a stream: {}", name_, StatusName(status));
-  return std::make_unique<ClStream>(*this, memory_, context_.get(), std::move(queue), program,
-                                    lanes_, counters_);
+  return ClStream::Create(*this, memory_, context_.get(), device_, program, lanes_, counters_);
 }
 
 bool ClDevice::from_cache() const {

@@ -28,7 +28,6 @@ class ClDevice final : public Device {
   Access AccessTo(const Memory& memory) const override {
     return &memory == &memory_ ? Access::kWrite : Access::kNone;
   }
-  bool CopiesBetween(const Memory& source, const Memory& target) const override;
   Result<KernelChoice> FindKernel(const KernelQuery& query) const override;
   Result<std::unique_ptr<Buffer>> AllocatePinned(int64_t bytes) override;
   // The first one builds the kernels.

@@ -4,6 +4,8 @@
 // lists the events that it must not come before badly: the last command's, and gates. A driver
 // then drops it by the standard's own rule.
 //
+// A batch that takes row numbers ends by reading what its kernels found wrong with them.
+//
 // Waiting for a stream of the same device uses its events; for one of another device a user event
 // that its OnReached ends, so that the queue waits and no thread does.
 #pragma once
@@ -23,8 +25,10 @@ namespace tandem::opencl {
 class ClStream final : public Stream {
  public:
   // What it refers to outlives it.
-  ClStream(Device& device, ClMemory& memory, cl_context context, QueueHandle queue,
-           cl_program program, int lanes, LiveCounters& counters);
+  static Result<std::unique_ptr<ClStream>> Create(Device& device, ClMemory& memory,
+                                                  cl_context context, cl_device_id id,
+                                                  cl_program program, int lanes,
+                                                  LiveCounters& counters);
   ~ClStream() override;
 
   Device& device() const override { return device_; }
@@ -42,19 +46,30 @@ class ClStream final : public Stream {
   void Reset() override;
 
  private:
+  ClStream(Device& device, ClMemory& memory, cl_context context, QueueHandle queue,
+           MemoryHandle faults, cl_program program, int lanes, LiveCounters& counters);
+
   Result<void> CheckCall(const KernelCall& call) const;
   Result<void> CheckArgument(const KernelCall& call, const TensorArg& argument, int input) const;
   bool IsOwn(const Buffer& buffer) const { return &buffer.memory() == &memory_; }
 
   // The events that the next command waits for, those forgotten that have completed well.
   std::span<const cl_event> Before();
+  Result<void> CopyOnHost(const CopyCall& call);
+  cl_int ClearFaults();
+  // Of a call of a batch that found a row number out of range.
+  Error ErrorOfFault(std::span<const KernelCall> calls, const Fault& fault) const;
+  std::string Describe(const CopyCall& call) const;
+  void Fail(std::string_view what, cl_int status);
   // After a command: it alone is what the next one waits for.
   void Finish(EventHandle event, const DeviceCounters& work, std::string what);
+  void Follow(cl_event event);
 
   Device& device_;
   ClMemory& memory_;
   const cl_context context_;
   const QueueHandle queue_;
+  const MemoryHandle faults_;  // One Fault, written by kernels.
   LiveCounters& counters_;
   Launcher launcher_;
   const std::shared_ptr<Timeline> timeline_;

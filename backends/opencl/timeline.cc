@@ -57,6 +57,16 @@ void Timeline::AddCommand(EventHandle event, const DeviceCounters& work, std::st
   item.what = std::move(what);
 }
 
+void Timeline::AddCheckedCommand(EventHandle event, const DeviceCounters& work, std::string what,
+                                 std::unique_ptr<Fault> fault, FaultError error) {
+  std::lock_guard lock(mutex_);
+  Item& item = Push(std::move(event));
+  item.work = work;
+  item.what = std::move(what);
+  item.fault = std::move(fault);
+  item.fault_error = std::move(error);
+}
+
 void Timeline::AddGate(std::shared_ptr<Gate> gate) {
   std::lock_guard lock(mutex_);
   Push(Share(gate->event.get())).gate = std::move(gate);
@@ -74,6 +84,7 @@ uint64_t Timeline::Record() {
 
 Error Timeline::ErrorOf(const Item& item, cl_int status) const {
   if (item.failure) return *item.failure;
+  if (status == CL_COMPLETE && item.fault != nullptr) return item.fault_error(*item.fault);
   if (item.gate != nullptr)
     if (auto error = item.gate->error()) return *error;
   return {ErrorCode::kDevice,
@@ -88,24 +99,26 @@ void Timeline::Advance(std::unique_lock<std::mutex>& lock, std::vector<Due>& due
     const cl_int status =
         items_.front().event == nullptr ? CL_COMPLETE : StatusOf(items_.front().event.get());
     if (status > CL_COMPLETE) break;
-    const bool failed = status < CL_COMPLETE || items_.front().failure.has_value();
+    bool failed = status < CL_COMPLETE || items_.front().failure.has_value();
     std::optional<Error> of_other;
-    if (failed && !error_ && items_.front().gate != nullptr &&
-        items_.front().gate->other != nullptr) {
-      // The other timeline has a lock of its own; two that wait for each other must not hold both.
+    if (!error_ && items_.front().gate != nullptr && items_.front().gate->other != nullptr) {
+      // Its event does not tell all. The other timeline has a lock of its own; two that wait for
+      // each other must not hold both.
       const std::shared_ptr<Gate> gate = items_.front().gate;
       lock.unlock();
       const Result<bool> reached = gate->other->Reached(gate->point);
       lock.lock();
       if (items_.empty() || items_.front().number != number) continue;
       if (!reached) of_other = reached.error();
+      failed = failed || of_other.has_value();
     }
     Item& item = items_.front();
+    if (!failed) counters_.Add(item.work);
+    failed = failed || (item.fault != nullptr && item.fault->node != 0);
     if (failed && !error_) {
       error_ = of_other ? std::move(*of_other) : ErrorOf(item, status);
       failed_from_ = number;
     }
-    if (!failed) counters_.Add(item.work);
     done_ = number;
     items_.pop_front();
   }

@@ -11,6 +11,10 @@
 // that it failed, so a gate also knows where to find the error itself: the first item that failed
 // gives the stream's error, and all points after it carry it.
 //
+// What a kernel finds wrong with its data is no failure to OpenCL: its batch tells in a Fault,
+// which is seen when the batch has completed. The stream and those that wait for it then fail as
+// after any failure, but what was already in their queues has run.
+//
 // Threads: any. It never calls out, nor into another timeline, while it holds its lock. It is
 // shared, because callbacks of the driver may come when the stream is gone.
 #pragma once
@@ -56,6 +60,16 @@ struct Gate {
   std::optional<Error> error_;
 };
 
+// What a batch's kernels found wrong with their data; see kernels/rows.cl.
+struct Fault {
+  int32_t node = 0;  // 0: nothing; else 1 + the place of the call in its batch.
+  int32_t padding = 0;
+  int64_t id = 0;
+};
+
+// Makes an error of a fault, of what the caller still has when the command completes.
+using FaultError = std::function<Error(const Fault&)>;
+
 class Timeline : public std::enable_shared_from_this<Timeline> {
  public:
   using Callback = std::function<void(const Result<void>&)>;
@@ -67,6 +81,9 @@ class Timeline : public std::enable_shared_from_this<Timeline> {
   // In the order of the stream. `work` is counted when the event has completed well; `what`
   // says for errors what it was.
   void AddCommand(EventHandle event, const DeviceCounters& work, std::string what);
+  // A command that has also filled in `fault` when the event has completed.
+  void AddCheckedCommand(EventHandle event, const DeviceCounters& work, std::string what,
+                         std::unique_ptr<Fault> fault, FaultError error);
   void AddGate(std::shared_ptr<Gate> gate);
   void AddFailure(Error error);
   uint64_t Record();
@@ -88,6 +105,8 @@ class Timeline : public std::enable_shared_from_this<Timeline> {
     EventHandle event;           // Null: complete when those before it are.
     std::shared_ptr<Gate> gate;  // Of which `event` is another reference.
     std::optional<Error> failure;
+    std::unique_ptr<Fault> fault;  // Read only when the event has completed.
+    FaultError fault_error;
     DeviceCounters work;
     std::string what;
   };
