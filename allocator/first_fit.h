@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "allocator/budget.h"
 #include "allocator/timeline.h"
 
 namespace tandem::planning {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 
+#include "allocator/budget.h"
 #include "allocator/portfolio.h"
 #include "allocator/problem.h"
 #include "allocator/time_order.h"
@@ -116,8 +117,16 @@ OffsetPlan ToPlan(const Normalized& normalized, size_t lifetimes, const OffsetLi
   return plan;
 }
 
-// Steps of all strategies but the first: about ten milliseconds.
-constexpr int64_t kSteps = 100'000;
+// Steps for all strategies but the first. About ten milliseconds, and for large problems enough to
+// fill valleys once or twice.
+constexpr int64_t kSteps = 150'000;
+constexpr int64_t kStepsPerBuffer = 8;
+
+planning::Budget BudgetOf(const OffsetLimits& limits, const Problem& problem) {
+  if (limits.search_seconds > 0) return planning::Budget::Seconds(limits.search_seconds);
+  return planning::Budget::Steps(kSteps +
+                                 kStepsPerBuffer * static_cast<int64_t>(problem.buffers.size()));
+}
 
 }  // namespace
 
@@ -126,7 +135,7 @@ std::span<const std::string_view> StrategyNames() { return planning::Names(); }
 Result<OffsetPlan> PlanOffsets(std::span<const Lifetime> lifetimes, const OffsetLimits& limits) {
   TANDEM_ASSIGN(const Normalized normalized, Normalize(lifetimes, limits));
   return ToPlan(normalized, lifetimes.size(), limits,
-                planning::PlanByAll(normalized.problem, kSteps));
+                planning::PlanByAll(normalized.problem, BudgetOf(limits, normalized.problem)));
 }
 
 Result<OffsetPlan> PlanOffsetsWith(std::string_view strategy, std::span<const Lifetime> lifetimes,
@@ -137,7 +146,8 @@ Result<OffsetPlan> PlanOffsetsWith(std::string_view strategy, std::span<const Li
     return Fail(ErrorCode::kNotFound, "no planning strategy is named '{}'", strategy);
   TANDEM_ASSIGN(const Normalized normalized, Normalize(lifetimes, limits));
   return ToPlan(normalized, lifetimes.size(), limits,
-                planning::PlanByOne(normalized.problem, static_cast<size_t>(at - names.begin())));
+                planning::PlanByOne(normalized.problem, static_cast<size_t>(at - names.begin()),
+                                    BudgetOf(limits, normalized.problem)));
 }
 
 }  // namespace tandem

@@ -5,8 +5,13 @@
 // The height (the highest byte in use) is to be small.
 //
 // A portfolio of strategies runs in order of cost and stops at the lower bound, the largest sum
-// of sizes that is live at one position. Everything here is pure and thread safe, and the same
-// input gives the same offsets.
+// of sizes that is live at one position. Everything here is pure and thread safe. The same input
+// gives the same offsets, since work is limited by counting it and not by the clock (but where
+// the caller asks for seconds): n log n, some ten milliseconds up to 2000 lifetimes, and half a
+// microsecond for each beyond. The first strategy alone takes less than 0.1 us for each.
+//
+//   TANDEM_ASSIGN(OffsetPlan plan, PlanOffsets(lifetimes, {.alignment = 256}));
+//   TANDEM_CHECK(ValidateOffsets(lifetimes, {.alignment = 256}, plan));
 #pragma once
 
 #include <cstdint>
@@ -31,7 +36,7 @@ struct Lifetime {
 struct OffsetLimits {
   int64_t alignment = 1;               // Of each offset; a power of two.
   int64_t largest_buffer = INT64_MAX;  // Nothing straddles a multiple of chunks of this size.
-  double search_seconds = 0;           // Beyond the cheap strategies; 0 keeps to those.
+  double search_seconds = 0;           // Beyond the first strategy; 0: a fixed amount of work.
 };
 
 // One buffer of the device. An offset o lies in chunk chunk[i] at offset[i] within it.
@@ -48,10 +53,13 @@ struct OffsetPlan {
 std::span<const std::string_view> StrategyNames();
 
 // Best of the portfolio. Errors: a bad alignment, a negative size, a lifetime larger than the
-// largest buffer (named by its index), a sum that overflows.
+// largest buffer in whole units of the alignment (named by its index), a sum of all sizes above
+// a quarter of the largest offset.
 Result<OffsetPlan> PlanOffsets(std::span<const Lifetime> lifetimes,
                                const OffsetLimits& limits = {});
-// One strategy only, for tests and for comparing.
+// One strategy only, for tests, for comparing, and for callers that want only the cheapest. The
+// last two, `core` and `search`, improve on the first one's plan; where they find no lower one,
+// that plan stands with its own name.
 Result<OffsetPlan> PlanOffsetsWith(std::string_view strategy, std::span<const Lifetime> lifetimes,
                                    const OffsetLimits& limits = {});
 

@@ -46,12 +46,4 @@ inline Units OutOfStraddle(Units offset, Units size, Units chunk) {
   return within + size <= chunk ? offset : offset - within + chunk;
 }
 
-// Work is counted in steps and not in seconds, so that equal input gives equal plans. A step
-// costs some 50 to 200 ns: one buffer placed, one valley visited, one range looked at.
-struct Budget {
-  int64_t steps = kUnlimited;
-  // False once it is used up; a strategy then gives up.
-  bool Spend(int64_t count = 1) { return (steps -= count) >= 0; }
-};
-
 }  // namespace tandem::planning

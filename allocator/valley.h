@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "allocator/budget.h"
 #include "allocator/span_index.h"
 
 namespace tandem::planning {
