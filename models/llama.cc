@@ -340,7 +340,7 @@ Result<LlamaGraph> LlamaBuilder::Build() {
   const bool tied = file_.Tensor("output.weight") == nullptr;
   llama.logits = Linear(x, "output", tied ? "token_embd" : "output");
   llama.next = Add(ops::kArgmax, {llama.logits}, {}, "next");
-  TANDEM_CHECK(builder_.Output(llama.logits));
+  if (options_.logits) TANDEM_CHECK(builder_.Output(llama.logits));
   TANDEM_CHECK(builder_.Output(llama.next));
   llama.tokens_symbol = tokens_.symbol;
   llama.kv_symbol = kv_.symbol;

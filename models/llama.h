@@ -31,6 +31,7 @@ struct LlamaOptions {
   int64_t context = 4096;    // Rows of the cache.
   int64_t max_tokens = 512;  // Largest batch.
   int64_t max_outputs = 1;   // Rows of logits at once.
+  bool logits = true;        // False: they stay on their device, only `next` is an output.
   bool exact = false;        // Activations and caches in F32, nothing quantised on the way.
 };
 
@@ -40,7 +41,8 @@ struct LlamaGraph {
   // Inputs: tokens I32 [tokens]; positions I32 [tokens], which are also the rows of the cache
   // that are written; rows I32 [outputs], which of the batch's tokens get logits.
   TensorId tokens = kNone, positions = kNone, rows = kNone;
-  // Outputs: logits F32 [outputs, vocabulary]; next I32 [outputs], the largest of each row.
+  // Outputs: logits F32 [outputs, vocabulary] (unless options say no); next I32 [outputs], the
+  // largest of each row.
   TensorId logits = kNone, next = kNone;
   // Symbols: tokens in a batch; rows of the cache that attention reads (the position of the last
   // token plus one); rows of logits.

@@ -52,6 +52,7 @@ Result<std::unique_ptr<Generator>> Generator::Create(const GgufFile& file,
   generator->context_ = options.model.context;
   generator->max_tokens_ = options.model.max_tokens;
   generator->max_outputs_ = options.model.max_outputs;
+  generator->has_logits_ = options.model.logits;
 
   // Devices that are used, accelerators first.
   SchedulerOptions scheduler;
@@ -151,12 +152,13 @@ Result<void> Generator::FeedBatch(std::span<const Token> tokens, bool wants_outp
   length_ += count;
   history_.insert(history_.end(), tokens.begin(), tokens.end());
   if (!wants_output) return {};
-  TANDEM_ASSIGN(const HostTensor logits, scheduler_->Output(handle_, model_.logits));
   TANDEM_ASSIGN(const HostTensor next, scheduler_->Output(handle_, model_.next));
-  logits_ = {reinterpret_cast<const float*>(logits.data),
-             static_cast<size_t>(logits.layout.Elements())};
   std::memcpy(&next_, next.data + (outputs - 1) * static_cast<int64_t>(sizeof(Token)),
               sizeof(Token));
+  if (!has_logits_) return {};
+  TANDEM_ASSIGN(const HostTensor logits, scheduler_->Output(handle_, model_.logits));
+  logits_ = {reinterpret_cast<const float*>(logits.data),
+             static_cast<size_t>(logits.layout.Elements())};
   return {};
 }
 

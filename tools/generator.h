@@ -58,7 +58,8 @@ class Generator {
   // token, or of the last max_outputs tokens of the last batch. kOutOfMemory if the context is
   // full: nothing was appended. Stopped or failed: the context is as it was before the call.
   Result<void> Feed(std::span<const Token> tokens);
-  // Rows of the vocabulary's size, one for each output; valid until the next call.
+  // Rows of the vocabulary's size, one for each output; valid until the next call. Empty where the
+  // model's options leave logits out.
   std::span<const float> logits() const { return logits_; }
   // The largest of the last row.
   Token next() const { return next_; }
@@ -79,6 +80,7 @@ class Generator {
 
   LlamaGraph model_;
   int64_t context_ = 0, max_tokens_ = 0, max_outputs_ = 1;
+  bool has_logits_ = true;
   std::unique_ptr<Scheduler> scheduler_;
   GraphHandle handle_ = kNone;
   int64_t length_ = 0;

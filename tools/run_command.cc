@@ -143,7 +143,8 @@ Result<void> Decode(const RunCommand& command, Generator& generator, const Token
 
 Result<void> Run(RunCommand& command) {
   const auto start = Clock::now();
-  TANDEM_ASSIGN(const ModelOptions::Resolved model, command.model.Resolve());
+  TANDEM_ASSIGN(ModelOptions::Resolved model, command.model.Resolve());
+  model.generator.model.logits = command.sampler.temperature > 0;
   TANDEM_ASSIGN(const auto tokenizer, Tokenizer::FromGguf(*model.file));
   TANDEM_ASSIGN(const std::vector<Token> prompt, PromptTokens(command, *model.file, *tokenizer));
   command.sampler.seed =
