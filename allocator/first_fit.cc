@@ -5,6 +5,8 @@
 namespace tandem::planning {
 namespace {
 
+constexpr int64_t kStepsForOne = 10;  // What placing one buffer costs, beyond the ranges looked at.
+
 struct Range {
   Units begin = 0, end = 0;
 };
@@ -116,7 +118,7 @@ std::optional<Offsets> PlanFirstFit(const Problem& problem, const Timeline& time
   const bool chunked = problem.chunk != kUnlimited;
   for (const BufferIndex i : order) {
     if (offsets[i] != kNoPlace) continue;
-    if (!budget->Spend(4)) return std::nullopt;
+    if (!budget->Spend(kStepsForOne)) return std::nullopt;
     const Units size = problem.buffers[i].size;
     offsets[i] = space.LowestFree(timeline.spans[i], size, budget);
     if (!chunked && offsets[i] + size >= ceiling) return std::nullopt;

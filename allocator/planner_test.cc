@@ -111,6 +111,16 @@ TEST(PlannerTest, ThePortfolioIsNoWorseThanItsFirstStrategies) {
   }
 }
 
+TEST(PlannerTest, PerfectPackingsAreFound) {
+  std::mt19937_64 random(6);
+  for (const int count : {5, 20, 50, 100, 200}) {
+    const auto lifetimes = testing_problems::Guillotine(random, count, 5 * count, 4096);
+    const OffsetPlan plan = Planned(lifetimes);
+    EXPECT_EQ(plan.lower_bound, 4096);
+    EXPECT_EQ(plan.height, 4096) << count << " pieces";
+  }
+}
+
 TEST(PlannerTest, EqualInputGivesEqualPlans) {
   std::mt19937_64 random(4);
   const std::vector<Lifetime> lifetimes = Layered(random, 900);

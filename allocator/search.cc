@@ -51,6 +51,7 @@ class State {
       }
       smallest_ = std::min(smallest_, buffers_[i].size);
     }
+    work_ = static_cast<int64_t>(slot_of_.size());
     for (size_t s = 0; s < live_.size(); ++s) count_[s] = static_cast<int32_t>(live_[s].size());
   }
 
