@@ -48,13 +48,22 @@ TANDEM_INLINE void StoreFourSums(Floats a, Floats b, Floats c, Floats d, float s
 #endif
 }
 
+TANDEM_INLINE void PrefetchRow(const std::byte* row, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
+}
+
 template <int kHeads, bool kHalf>
 TANDEM_INLINE void ScoreHeads(const AttendPart& part, const float* const* queries, float* scores,
                               int64_t rounded) {
+  constexpr int64_t kBytes = kHalf ? 2 : 4, kAhead = 16;
   for (int64_t s = 0; s < part.count; s += 4) {
     const std::byte* key[4];
-    for (int j = 0; j < 4; ++j)
+    for (int j = 0; j < 4; ++j) {
       key[j] = part.keys + Smaller(s + j, part.count - 1) * part.key_stride;
+      // A group's rows are apart by those of the others, which the hardware does not foresee.
+      PrefetchRow(key[j] + kAhead * part.key_stride, part.width * kBytes);
+      PrefetchRow(part.values + (s + j) * part.value_stride, part.value_width * kBytes);
+    }
     Floats sums[kHeads][4];
 #pragma GCC unroll 4
     for (int h = 0; h < kHeads; ++h)

@@ -1,6 +1,5 @@
 #include "backends/cpu/host_memory.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -10,27 +9,13 @@ namespace tandem::cpu {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kHugePage = int64_t{2} << 20;
+constexpr int64_t kSmall = int64_t{16} << 10;  // Not worth a huge page.
 // Where an empty buffer points, so that host() says "reachable" for it too.
 alignas(kAlignment) std::byte empty_buffer[kAlignment];
 
 int64_t PhysicalBytes() {
   const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   return pages > 0 && page > 0 ? pages * page : INT64_MAX;
-}
-
-std::byte* AllocateAligned(int64_t bytes) {
-  const bool huge = bytes >= 2 * kHugePage;
-  const int64_t alignment = huge ? kHugePage : kAlignment;
-  const int64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* data = nullptr;
-  if (posix_memalign(&data, static_cast<size_t>(alignment), static_cast<size_t>(rounded)) != 0)
-    return nullptr;
-#ifdef MADV_HUGEPAGE
-  // A hint: a kernel without huge pages says no, and nothing is lost but speed.
-  if (huge) madvise(data, static_cast<size_t>(rounded / kHugePage * kHugePage), MADV_HUGEPAGE);
-#endif
-  return static_cast<std::byte*>(data);
 }
 
 }  // namespace
@@ -41,10 +26,7 @@ class HostMemory::HostBuffer final : public Buffer {
   HostBuffer(HostMemory& memory, std::byte* data, int64_t bytes, std::byte* owned,
              std::shared_ptr<const void> owner)
       : memory_(memory), data_(data), bytes_(bytes), owned_(owned), owner_(std::move(owner)) {}
-  ~HostBuffer() override {
-    std::free(owned_);
-    memory_.Release(owned_ != nullptr ? bytes_ : 0);
-  }
+  ~HostBuffer() override { memory_.Release(owned_, owned_ != nullptr ? bytes_ : 0); }
   Memory& memory() const override { return memory_; }
   int64_t bytes() const override { return bytes_; }
   std::byte* host() const override { return data_; }
@@ -81,7 +63,7 @@ Result<std::unique_ptr<Buffer>> HostMemory::Allocate(int64_t bytes) {
                   free_bytes);
     counters_.live_bytes += bytes;
   }
-  std::byte* data = bytes == 0 ? nullptr : AllocateAligned(bytes);
+  std::byte* data = bytes == 0 ? nullptr : Take(bytes);
   std::lock_guard lock(mutex_);
   if (bytes > 0 && data == nullptr) {
     counters_.live_bytes -= bytes;
@@ -106,7 +88,19 @@ Result<std::unique_ptr<Buffer>> HostMemory::Import(const std::byte* data, int64_
   return std::make_unique<HostBuffer>(*this, start, bytes, nullptr, std::move(owner));
 }
 
-void HostMemory::Release(int64_t live_bytes) {
+std::byte* HostMemory::Take(int64_t bytes) {
+  if (bytes > kSmall && bytes <= HugePages::kLargest) return huge_pages_.Allocate(bytes);
+  const int64_t alignment = bytes <= kSmall ? kAlignment : HugePages::kPage;
+  const int64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* data = nullptr;
+  if (posix_memalign(&data, static_cast<size_t>(alignment), static_cast<size_t>(rounded)) != 0)
+    return nullptr;
+  if (bytes > kSmall) AdviseHugePages(static_cast<std::byte*>(data), rounded);
+  return static_cast<std::byte*>(data);
+}
+
+void HostMemory::Release(std::byte* owned, int64_t live_bytes) {
+  if (owned != nullptr && !(live_bytes > kSmall && huge_pages_.Free(owned))) std::free(owned);
   std::lock_guard lock(mutex_);
   ++counters_.frees;
   counters_.live_bytes -= live_bytes;

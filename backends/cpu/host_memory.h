@@ -1,12 +1,12 @@
 // The host's memory: what the CPU computes in, and what other devices may read in place.
 //
-// Buffers are 64-byte aligned. Those of several megabytes start at a 2 MB boundary and ask for
-// huge pages: streaming a model's weights through 4 KB pages costs a page walk every 64 lines.
-// Counters hold the bytes that were asked for. Thread safe.
+// Buffers are 64-byte aligned; all but small ones lie on huge pages (huge_pages.h). Counters hold
+// the bytes that were asked for. Thread safe.
 #pragma once
 
 #include <mutex>
 
+#include "backends/cpu/huge_pages.h"
 #include "backends/device.h"
 
 namespace tandem::cpu {
@@ -23,9 +23,11 @@ class HostMemory final : public Memory {
 
  private:
   class HostBuffer;
-  void Release(int64_t live_bytes);
+  std::byte* Take(int64_t bytes);
+  void Release(std::byte* owned, int64_t live_bytes);
 
   const int64_t capacity_;  // The machine's memory.
+  HugePages huge_pages_;
   mutable std::mutex mutex_;
   MemoryCounters counters_;
 };

@@ -59,10 +59,9 @@ Case Matmul(TestTensor x, TestTensor w, bool exact, std::vector<int64_t> out) {
 TEST_P(KernelsTest, MatmulWithPackedWeights) {
   for (Type type : kWeights)
     for (bool exact : {false, true})
-      for (int64_t k : {32, 96, 576, 1056})
-        for (int64_t rows : {1, 16, 33, 100})
-          for (int64_t tokens : {1, 3, 5, 13, 300}) {
-            if (tokens == 300 && (k != 96 || rows < 33)) continue;
+      for (int64_t k : {32, 96, 800})
+        for (int64_t rows : {1, 33, 80})
+          for (int64_t tokens : {1, 3, 13}) {
             SCOPED_TRACE(fmt::format("{} exact {} k {} rows {} tokens {}", Info(type).name, exact,
                                      k, rows, tokens));
             TestTensor x = ExactActivations({tokens, k}, static_cast<uint32_t>(k + tokens));
@@ -75,8 +74,8 @@ TEST_P(KernelsTest, MatmulWithPackedWeights) {
 TEST_P(KernelsTest, MatmulLongPromptsInChunks) {
   for (Type type : {Type::kQ4_0, Type::kQ4_1, Type::kQ8_0, Type::kF16}) {
     SCOPED_TRACE(Info(type).name);
-    Check(Matmul(ExactActivations({701, 64}, 1), Constant(Random(type, {80, 64}, 2)), false,
-                 {701, 80}));
+    Check(Matmul(ExactActivations({401, 64}, 1), Constant(Random(type, {80, 64}, 2)), false,
+                 {401, 80}));
   }
 }
 
@@ -428,8 +427,8 @@ Case Attention(int64_t tokens, int64_t heads, int64_t groups, int64_t width, int
 TEST_P(KernelsTest, Attention) {
   for (Type cache : {Type::kF32, Type::kF16})
     for (Arrangement arrangement : kArrangements)
-      for (int64_t tokens : {1, 3, 7, 50})
-        for (int64_t keys : {1, 7, 130, 400})
+      for (int64_t tokens : {1, 3, 35})
+        for (int64_t keys : {7, 130, 300})
           for (bool positions : {false, true}) {
             SCOPED_TRACE(fmt::format("{} {} tokens {} keys {} positions {}", Info(cache).name,
                                      static_cast<int>(arrangement), tokens, keys, positions));
@@ -440,9 +439,9 @@ TEST_P(KernelsTest, Attention) {
 
 TEST_P(KernelsTest, AttentionOfOddWidthsAndGroups) {
   for (int64_t tokens : {1, 20})
-    for (int64_t heads : {1, 2, 4, 5, 6, 70})
-      for (int64_t width : {16, 20, 80, 128})
-        for (int64_t value_width : {16, 48, 72, 128}) {
+    for (int64_t heads : {1, 4, 5, 6, 70})
+      for (int64_t width : {16, 20, 128})
+        for (int64_t value_width : {16, 72, 128}) {
           SCOPED_TRACE(
               fmt::format("tokens {} heads {} widths {} {}", tokens, heads, width, value_width));
           const int64_t groups = heads == 6 ? 2 : heads == 5 ? 5 : 1;
