@@ -12,6 +12,11 @@ namespace tandem {
 namespace sim {
 namespace {
 
+// Where devices that pack weights do it: the matrices.
+bool IsWeight(const OpDefinition& op, size_t input) {
+  return (op.name == "matmul" && input == 1) || (op.name == "rows" && input == 0);
+}
+
 class SimDevice final : public Device {
  public:
   SimDevice(SimOptions options, Memory& host)
@@ -61,7 +66,7 @@ class SimDevice final : public Device {
     choice.kernel = query.op;
     choice.scratch_bytes = options_.scratch;
     for (size_t i = 0; i < query.inputs.size(); ++i) {
-      const bool packs = options_.packs_weights && query.constant[i] && query.present[i];
+      const bool packs = options_.packs_weights && query.constant[i] && IsWeight(*query.op, i);
       const int64_t bytes = query.inputs[i].PackedBytes();
       choice.weights.push_back(packs ? PackedLayout(bytes) : WeightLayout{"", bytes});
     }

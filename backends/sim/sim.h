@@ -41,11 +41,11 @@ struct SimOptions {
   int64_t alignment = 64;
   std::vector<std::string> unsupported{};  // Ops that this device declines.
   int64_t scratch = 0;                     // Each kernel asks for so much, and overwrites it.
-  bool packs_weights = false;              // Constants are wanted in a layout of its own.
-  bool host_readable = false;              // Its memory has host_access: CPU devices may read it.
-  bool reads_host = false;                 // It has Access::kRead to the host's memory.
-  bool declines_copies = false;            // Copies between it and other simulated devices.
-  bool waits_for_others = true;            // Else the scheduler must bridge.
+  bool packs_weights = false;    // Of matmul and rows, if constant: into a layout of its own.
+  bool host_readable = false;    // Its memory has host_access: CPU devices may read it.
+  bool reads_host = false;       // It has Access::kRead to the host's memory.
+  bool declines_copies = false;  // Copies between it and other simulated devices.
+  bool waits_for_others = true;  // Else the scheduler must bridge.
   // Commands are done when they return. Then it waits for streams of its own only, because
   // Wait() must not block.
   bool synchronous = false;

@@ -393,39 +393,40 @@ TEST_F(SimTest, DestroyingAStreamWaitsForItsWork) {
 
 TEST_F(SimTest, ScratchIsOverwrittenAndWeightsArePacked) {
   Device& device = Make({.scratch = 32, .packs_weights = true});
-  const int64_t dims[] = {4};
-  const Layout layout = Contiguous(Type::kF32, dims);
+  const int64_t dims[] = {1, 4}, out_dims[] = {1, 1};
+  const Layout layout = Contiguous(Type::kF32, dims), out = Contiguous(Type::kF32, out_dims);
+  const double exact[] = {1};
   const std::vector<Layout> layouts{layout, layout};
   const bool present[] = {true, true}, constant[] = {false, true};
-  auto choice = device.FindKernel({.op = &ops::kAdd,
-                                   .attributes = {},
+  auto choice = device.FindKernel({.op = &ops::kMatmul,
+                                   .attributes = exact,
                                    .inputs = layouts,
                                    .present = present,
                                    .constant = constant,
-                                   .output = layout});
+                                   .output = out});
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->scratch_bytes, 32);
   EXPECT_TRUE(choice->weights[0].name.empty());
   EXPECT_FALSE(choice->weights[1].name.empty());
   EXPECT_GT(choice->weights[1].bytes, 16);
 
-  auto x = Host({1, 2, 3, 4}), w = Host({10, 20, 30, 40}), y = Host({0, 0, 0, 0});
+  auto x = Host({1, 2, 3, 4}), w = Host({10, 20, 30, 40}), y = Host({0});
   auto packed = Take(host_, choice->weights[1].bytes);
   ASSERT_TRUE(device.Pack(choice->weights[1], Type::kF32, dims, w->host(), packed->host()));
   EXPECT_FALSE(device.Pack({"sim.masked", 5}, Type::kF32, dims, w->host(), packed->host()));
   EXPECT_FALSE(device.Pack({"other", 16}, Type::kF32, dims, w->host(), packed->host()));
   auto on_x = Take(device.memory(), 16), on_w = Take(device.memory(), packed->bytes()),
-       on_y = Take(device.memory(), 16), scratch = Take(device.memory(), 64);
+       on_y = Take(device.memory(), 4), scratch = Take(device.memory(), 64);
   auto stream = Open(device);
   const std::vector<TensorArg> inputs{
       {.layout = layout, .buffer = on_x.get()},
       {.layout = layout, .buffer = on_w.get(), .packed = &choice->weights[1]}};
   KernelCall call{.kernel = choice->kernel,
-                  .op = &ops::kAdd,
-                  .attributes = {},
+                  .op = &ops::kMatmul,
+                  .attributes = exact,
                   .inputs = inputs,
-                  .output = {.layout = layout, .buffer = on_y.get()},
-                  .name = "sum"};
+                  .output = {.layout = out, .buffer = on_y.get()},
+                  .name = "product"};
   EXPECT_FALSE(stream->Run({&call, 1}));  // No scratch.
   call.scratch = scratch.get();
   call.scratch_offset = 16;
@@ -438,7 +439,7 @@ TEST_F(SimTest, ScratchIsOverwrittenAndWeightsArePacked) {
   auto seen = Take(host_, 64);
   ASSERT_TRUE(CopyAll(*stream, *scratch, *seen));
   ASSERT_TRUE(stream->Synchronize(stream->Record()));
-  EXPECT_EQ(At(*y, 1), 22.0f);
+  EXPECT_EQ(At(*y, 0), 300.0f);
   for (int i = 0; i < 64; ++i)
     EXPECT_EQ(std::to_integer<int>(seen->host()[i]), i >= 16 && i < 48 ? 0xFF : 1) << i;
 }
