@@ -105,7 +105,7 @@ std::vector<double> MatmulBounds(const Case& c, std::span<const HostTensor> inpu
     // The scale of a block may be kept as F16.
     const std::vector<double> terms = sums(x_size, w_size);
     for (size_t i = 0; i < bound.size(); ++i)
-      bound[i] += std::min(0.52 * worst[i], 8 * std::sqrt(variance[i] / 12)) + 0x1p-11 * terms[i];
+      bound[i] += std::min(0.52 * worst[i], 6 * std::sqrt(variance[i] / 12)) + 0x1p-11 * terms[i];
     return bound;
   }
   const std::vector<double> variance = sums(Map(x, square), Map(w, square));
@@ -113,7 +113,7 @@ std::vector<double> MatmulBounds(const Case& c, std::span<const HostTensor> inpu
   const std::vector<double> terms = sums(x_size, w_size);
   for (size_t i = 0; i < bound.size(); ++i)
     bound[i] +=
-        std::min(0x1p-8 * terms[i], 8 * 0x1p-9 * std::sqrt(variance[i])) + 1.2e-4 * norms[i];
+        std::min(0x1p-8 * terms[i], 6 * 0x1p-9 * std::sqrt(variance[i])) + 1.2e-4 * norms[i];
   return bound;
 }
 

@@ -7,7 +7,7 @@
 //   op                     bound on |got - want|
 //   matmul, exact          u (8 + 2 sqrt K) sum |x w|; of a block type, |w| is three times the
 //                          largest of its block, because scale and minimum may be applied to sums
-//   matmul, not exact      and 8 standard deviations of rounding x to 8 bits with one scale for 32
+//   matmul, not exact      and 6 standard deviations of rounding x to 8 bits with one scale for 32
 //                          elements (at most its worst case), for block weights; for others, of
 //                          rounding both to bfloat16 or to 16-bit integers scaled by their rows
 //   rows                   0; of a block type, 3 u of the largest of its block
