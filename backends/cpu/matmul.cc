@@ -243,6 +243,12 @@ void PanelMany(const KernelContext& context, const Problem& p, int members, std:
         const int count = static_cast<int>(std::min<int64_t>(kTokens, end - t));
         const float* x[kTokens];
         for (int j = 0; j < kTokens; ++j) x[j] = p.X(t + std::min(j, count - 1)) + k;
+        float* y0 = p.Y(t) + row;
+        const int64_t y_stride = count > 1 ? p.Y(t + 1) + row - y0 : 0;
+        if (valid == kColumns && p.Y(t + count - 1) + row == y0 + (count - 1) * y_stride) {
+          simd.multiply(x, panel, k_end - k, y0, y_stride, count, k > 0);
+          continue;
+        }
         float out[kTokens][kColumns];
         simd.multiply(x, panel, k_end - k, out[0], kColumns, count, false);
         for (int j = 0; j < count; ++j) {

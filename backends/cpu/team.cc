@@ -3,6 +3,7 @@
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/info.h>
 #include <oneapi/tbb/task_arena.h>
+#include <oneapi/tbb/task_group.h>
 
 #include <algorithm>
 #include <chrono>
@@ -42,7 +43,6 @@ struct Team::Board {
   alignas(64) std::atomic<int> threads{1};  // Helpers with a higher number leave.
   // Whether a helper was called and has not left.
   std::unique_ptr<std::atomic<bool>[]> called;
-  int helpers = 0;
 
   // Takes a chunk and computes it; false if there is none for this member.
   bool TakeOne(int member) {
@@ -69,7 +69,7 @@ struct Team::Board {
         std::this_thread::yield();
       }
     }
-    called[member].store(false, std::memory_order_release);
+    called[static_cast<size_t>(member)].store(false, std::memory_order_release);
   }
 };
 
@@ -82,32 +82,40 @@ struct Team::Arena {
   }
   std::optional<oneapi::tbb::global_control> more;
   oneapi::tbb::task_arena arena;
+  oneapi::tbb::task_group group;
 };
 
-Team::Team(int threads) : threads_(0) { SetThreads(threads); }
+Team::Team(int threads) { SetThreads(threads); }
 
-Team::~Team() { board_->threads.store(0, std::memory_order_relaxed); }
+Team::~Team() { SendHelpersAway(); }
 
 void Team::SetThreads(int threads) {
   threads = std::clamp(threads, 1, kMaxMembers);
   if (threads == threads_) return;
-  if (board_) board_->threads.store(0, std::memory_order_relaxed);
+  SendHelpersAway();
   threads_ = threads;
-  board_ = std::make_shared<Board>();
+  board_ = std::make_unique<Board>();
   board_->threads = threads;
-  board_->helpers = threads - 1;
   board_->called = std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(threads));
-  arena_.reset();
 }
 
 void Team::CallHelpers() {
-  for (int member = 1; member <= board_->helpers; ++member) {
-    std::atomic<bool>& called = board_->called[member];
+  for (int member = 1; member < threads_; ++member) {
+    std::atomic<bool>& called = board_->called[static_cast<size_t>(member)];
     if (called.load(std::memory_order_acquire)) continue;
     called.store(true, std::memory_order_relaxed);
     if (!arena_) arena_ = std::make_unique<Arena>(threads_);
-    arena_->arena.enqueue([board = board_, member] { board->Help(member); });
+    arena_->arena.execute(
+        [&] { arena_->group.run([board = board_.get(), member] { board->Help(member); }); });
   }
+}
+
+void Team::SendHelpersAway() {
+  if (!arena_) return;
+  board_->threads.store(0, std::memory_order_relaxed);
+  // Waiting takes the tasks of those who have not come.
+  arena_->arena.execute([&] { arena_->group.wait(); });
+  arena_.reset();
 }
 
 void Team::Share(Function function, const void* context, uint32_t chunks, int max_members) {

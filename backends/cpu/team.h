@@ -8,8 +8,9 @@
 //
 // Nobody depends on helpers: one that has not arrived (the arena is busy, the machine has fewer
 // cores) only takes no chunk. An idle helper pauses for some microseconds, then yields, then
-// leaves, so that a device that shares the cores has them. Which member computes a chunk must not
-// influence what is computed; then results are the same for any number of threads.
+// leaves, so that a device that shares the cores has them. One that was called but has not come
+// when the team ends is not waited for: its task is then taken back. Which member computes a chunk
+// must not influence what is computed; then results are the same for any number of threads.
 //
 // The leader is always one and the same thread; set_threads may be called from any.
 #pragma once
@@ -54,12 +55,13 @@ class Team {
 
   void Share(Function function, const void* context, uint32_t chunks, int max_members);
   void CallHelpers();
+  void SendHelpersAway();
 
-  int threads_;
-  // Outlives the team as long as a helper looks at it.
-  std::shared_ptr<Board> board_;
   struct Arena;
-  std::unique_ptr<Arena> arena_;
+
+  int threads_ = 0;
+  std::unique_ptr<Board> board_;
+  std::unique_ptr<Arena> arena_;  // Made when there is first something to share.
 };
 
 }  // namespace tandem::cpu
