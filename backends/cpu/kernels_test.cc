@@ -36,14 +36,14 @@ class KernelsTest : public testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Isa, KernelsTest, testing::Values("portable", "avx2", "avx512"),
                          [](const auto& info) { return info.param; });
 
-// Activations that 8 bits hold exactly: whole numbers up to 127, with 127 in each block.
+// Activations that 8 bits hold exactly: whole numbers up to 127, with 127 in each half of a block.
 TestTensor ExactActivations(std::vector<int64_t> dims, uint32_t seed,
                             Arrangement arrangement = Arrangement::kPacked) {
   TestTensor t = Blank(Type::kF32, std::move(dims), arrangement);
   std::mt19937 random(seed);
   std::vector<double> values(static_cast<size_t>(t.layout.Elements()));
   for (size_t i = 0; i < values.size(); ++i)
-    values[i] = i % 32 == 5 ? -127 : static_cast<double>(random() % 255) - 127;
+    values[i] = i % 16 == 5 ? -127 : static_cast<double>(random() % 255) - 127;
   for (double& v : values) v /= 64;
   t.SetValues(values);
   return t;

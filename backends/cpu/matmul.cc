@@ -79,7 +79,7 @@ int64_t GatheredBytes(const Layout& x) {
   return HasFloatRows(x) ? 0 : RoundUp(x.Elements() * 4, 64);
 }
 
-int64_t VectorBytes(int64_t k) { return RoundUp(k + k / kBlock * 12, 64); }
+int64_t VectorBytes(int64_t k) { return RoundUp(k + k / kBlock * 20, 64); }
 // Token tiles of one chunk.
 int64_t ChunkTiles(int64_t blocks) {
   return std::clamp<int64_t>(kTokenChunkBytes / std::max<int64_t>(1, TokenTileBytes(blocks)), 4,
@@ -129,7 +129,7 @@ void QuantizedFew(const KernelContext& context, const Problem& p, TileFormat for
     std::byte* at = scratch + t * VectorBytes(p.k);
     int8_t* q = reinterpret_cast<int8_t*>(at);
     float* scale = reinterpret_cast<float*>(at + p.k);
-    float* scaled_sum = scale + blocks;
+    float* scaled_sum = scale + 2 * blocks;
     int32_t* sum = reinterpret_cast<int32_t*>(scaled_sum + blocks);
     simd.quantize(p.X(t), blocks, q, scale, scaled_sum, sum);
     x[t] = {q, scale, scaled_sum, sum};

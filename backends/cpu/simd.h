@@ -13,12 +13,12 @@
 
 namespace tandem::cpu {
 
-// One vector of activations in 8 bits: x = scale * q in blocks of 32.
+// One vector of activations in 8 bits: x = scale * q in halves (16) of blocks of 32.
 struct QuantizedVector {
   const int8_t* q;
-  const float* scale;
-  const float* scaled_sum;  // scale * sum(q).
-  const int32_t* sum;
+  const float* scale;       // Of each half.
+  const float* scaled_sum;  // Of each block: scale * sum(q), both halves.
+  const int32_t* sum;       // Of each half.
 };
 
 // Heads of one group over consecutive cache rows: a part of attention for one token.

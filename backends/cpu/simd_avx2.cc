@@ -1,7 +1,7 @@
 // AVX2 with FMA and F16C.
 //
-// VPMADDUBSW gives sums of two u8 * s8 in int16. Nibbles are 0..15, so all 8 groups of a block fit
-// one int16 sum (16 * 15 * 127 = 30480) and are widened once a block. For Q8_0 the weight gives
+// VPMADDUBSW gives sums of two u8 * s8 in int16. Nibbles are 0..15, so the 4 groups of half a block
+// fit one int16 sum (8 * 15 * 127 = 15240) and are widened once a half. For Q8_0 the weight gives
 // its magnitude and the activation takes its sign: the activation is at least -127, so that its
 // negative is a byte too, and 2 * 128 * 127 fits.
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
@@ -29,27 +29,29 @@ TANDEM_INLINE __m256i Broadcast(const void* p) {
 }
 
 TANDEM_INLINE QuantizedBlock QuantizeBlock(const float* x, int8_t* q) {
-  __m256 v[4];
   const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-  __m256 most = _mm256_setzero_ps();
-  for (int i = 0; i < 4; ++i) {
-    v[i] = _mm256_loadu_ps(x + i * 8);
-    most = _mm256_max_ps(most, _mm256_and_ps(v[i], magnitude));
-  }
-  const float largest = Largest((Floats)most);
-  // Below that, 127 / largest is no float.
-  const __m256 inverse = _mm256_set1_ps(largest > 1e-35f ? 127.0f / largest : 0.0f);
+  QuantizedBlock block;
   __m256i r[4];
-  for (int i = 0; i < 4; ++i) r[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
-  const __m256i sums = _mm256_add_epi32(_mm256_add_epi32(r[0], r[1]), _mm256_add_epi32(r[2], r[3]));
+  for (int h = 0; h < 2; ++h) {
+    const __m256 a = _mm256_loadu_ps(x + h * 16), b = _mm256_loadu_ps(x + h * 16 + 8);
+    const float largest =
+        Largest((Floats)_mm256_max_ps(_mm256_and_ps(a, magnitude), _mm256_and_ps(b, magnitude)));
+    // Below that, 127 / largest is no float.
+    const __m256 inverse = _mm256_set1_ps(largest > 1e-35f ? 127.0f / largest : 0.0f);
+    r[2 * h] = _mm256_cvtps_epi32(_mm256_mul_ps(a, inverse));
+    r[2 * h + 1] = _mm256_cvtps_epi32(_mm256_mul_ps(b, inverse));
+    const __m256i sums = _mm256_add_epi32(r[2 * h], r[2 * h + 1]);
+    int32_t s[8], sum = 0;
+    std::memcpy(s, &sums, sizeof s);
+    for (int i = 0; i < 8; ++i) sum += s[i];
+    block.scale[h] = largest / 127.0f;
+    block.sum[h] = sum;
+  }
   const __m256i bytes =
       _mm256_packs_epi16(_mm256_packs_epi32(r[0], r[1]), _mm256_packs_epi32(r[2], r[3]));
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(q), _mm256_permutevar8x32_epi32(bytes, order));
-  int32_t s[8], sum = 0;
-  std::memcpy(s, &sums, sizeof s);
-  for (int i = 0; i < 8; ++i) sum += s[i];
-  return {largest / 127.0f, sum};
+  return block;
 }
 
 // ---- One token --------------------------------------------------------------------------------
@@ -59,7 +61,7 @@ TANDEM_INLINE void PrefetchHead(const std::byte* next, int64_t b) {  // See simd
     _mm_prefetch(reinterpret_cast<const char*>(next + (b * 5 + i) * 64), _MM_HINT_T0);
 }
 
-// Sums over a block for rows 0-7 and 8-15.
+// Sums over half a block for rows 0-7 and 8-15; w and q begin with the half.
 struct RowSums {
   __m256i half[2];
 };
@@ -67,8 +69,8 @@ struct RowSums {
 TANDEM_INLINE RowSums NibbleSums(const std::byte* w, const int8_t* q) {
   const __m256i mask = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
   __m256i s[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-#pragma GCC unroll 4
-  for (int v = 0; v < 4; ++v) {
+#pragma GCC unroll 2
+  for (int v = 0; v < 2; ++v) {
     const __m256i x0 = Broadcast(q + v * 8), x1 = Broadcast(q + v * 8 + 4);
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
@@ -85,8 +87,8 @@ TANDEM_INLINE RowSums NibbleSums(const std::byte* w, const int8_t* q) {
 TANDEM_INLINE RowSums ByteSums(const std::byte* w, const int8_t* q) {
   const __m256i ones = _mm256_set1_epi16(1), flip = _mm256_set1_epi8(static_cast<char>(0x80));
   RowSums s = {{_mm256_setzero_si256(), _mm256_setzero_si256()}};
-#pragma GCC unroll 8
-  for (int g = 0; g < 8; ++g) {
+#pragma GCC unroll 4
+  for (int g = 0; g < 4; ++g) {
     const __m256i x = Broadcast(q + g * 4);
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
@@ -106,30 +108,40 @@ void GemvOf(const std::byte* w, int64_t tiles, int64_t blocks, const QuantizedVe
     __m256 sum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, minimums[2] = {sum[0], sum[0]};
     for (int64_t b = 0; b < blocks; ++b) {
       if (t + 1 == tiles) PrefetchHead(next, b);
-      const std::byte* scales;
-      RowSums dots;
+      const std::byte *quants, *scales;
       if constexpr (kFormat == TileFormat::kQ4_1) {
         const std::byte* block = w + b * kQ41Bytes;
-        dots = NibbleSums(block, x.q + b * 32);
+        quants = block;
         scales = block + 256;
         const __m256 scaled_sum = _mm256_set1_ps(x.scaled_sum[b]);
         for (int h = 0; h < 2; ++h)
           minimums[h] = _mm256_fmadd_ps(Halves(block + 288 + h * 16), scaled_sum, minimums[h]);
       } else if constexpr (kFormat == TileFormat::kQ4_0) {
         const std::byte* pair = w + b / 2 * kQ40PairBytes;
-        dots = NibbleSums(pair + b % 2 * 256, x.q + b * 32);
-        const __m256i offset = _mm256_set1_epi32(-8 * x.sum[b]);
-        for (int h = 0; h < 2; ++h) dots.half[h] = _mm256_add_epi32(dots.half[h], offset);
+        quants = pair + b % 2 * 256;
         scales = pair + 512 + b % 2 * 32;
       } else {
         const std::byte* pair = w + b / 2 * kQ80PairBytes;
-        dots = ByteSums(pair + b % 2 * 512, x.q + b * 32);
+        quants = pair + b % 2 * 512;
         scales = pair + 1024 + b % 2 * 32;
       }
-      const __m256 scale = _mm256_set1_ps(x.scale[b]);
-      for (int h = 0; h < 2; ++h)
-        sum[h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots.half[h]),
-                                 _mm256_mul_ps(Halves(scales + h * 16), scale), sum[h]);
+#pragma GCC unroll 2
+      for (int64_t half = 0; half < 2; ++half) {
+        const int8_t* q = x.q + b * 32 + half * 16;
+        RowSums dots;
+        if constexpr (kFormat == TileFormat::kQ8_0)
+          dots = ByteSums(quants + half * 256, q);
+        else
+          dots = NibbleSums(quants + half * 128, q);
+        if constexpr (kFormat == TileFormat::kQ4_0) {
+          const __m256i offset = _mm256_set1_epi32(-8 * x.sum[2 * b + half]);
+          for (int h = 0; h < 2; ++h) dots.half[h] = _mm256_add_epi32(dots.half[h], offset);
+        }
+        const __m256 scale = _mm256_set1_ps(x.scale[2 * b + half]);
+        for (int h = 0; h < 2; ++h)
+          sum[h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots.half[h]),
+                                   _mm256_mul_ps(Halves(scales + h * 16), scale), sum[h]);
+      }
     }
     for (int h = 0; h < 2; ++h)
       _mm256_storeu_ps(y + t * 16 + h * 8, _mm256_add_ps(sum[h], minimums[h]));
@@ -192,50 +204,55 @@ TANDEM_INLINE void MultiplyPanel(const std::byte* w, int64_t blocks, const std::
 #pragma GCC unroll 3
   for (int t = 0; t < kPassTokens; ++t) f[t][0] = f[t][1] = _mm256_setzero_ps();
   for (int64_t b = 0; b < blocks; ++b, w += kPanelBlock, a += kTokenBlockBytes) {
-    __m256i s[kPassTokens][2];
+    const float* ws = reinterpret_cast<const float*>(w + 512);
+    const float* scales = reinterpret_cast<const float*>(a + 8 * kTokens * 4);
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      __m256i s[kPassTokens][2];
 #pragma GCC unroll 3
-    for (int t = 0; t < kPassTokens; ++t) s[t][0] = s[t][1] = _mm256_setzero_si256();
-#pragma GCC unroll 8
-    for (int g = 0; g < 8; ++g) {
-      const __m256i w0 = LoadBytes(w + g * 64), w1 = LoadBytes(w + g * 64 + 32);
+      for (int t = 0; t < kPassTokens; ++t) s[t][0] = s[t][1] = _mm256_setzero_si256();
+#pragma GCC unroll 4
+      for (int g = 4 * half; g < 4 * half + 4; ++g) {
+        const __m256i w0 = LoadBytes(w + g * 64), w1 = LoadBytes(w + g * 64 + 32);
+#pragma GCC unroll 3
+        for (int t = 0; t < kPassTokens; ++t) {
+          const __m256i x = Broadcast(a + (g * kTokens + t) * 4);
+          if constexpr (kFormat == TileFormat::kQ8_0) {
+            const auto products = [&](__m256i wv) {
+              return _mm256_madd_epi16(
+                  _mm256_maddubs_epi16(_mm256_abs_epi8(wv), _mm256_sign_epi8(x, wv)), ones);
+            };
+            s[t][0] = _mm256_add_epi32(s[t][0], products(w0));
+            s[t][1] = _mm256_add_epi32(s[t][1], products(w1));
+          } else {
+            s[t][0] = _mm256_add_epi16(s[t][0], _mm256_maddubs_epi16(w0, x));
+            s[t][1] = _mm256_add_epi16(s[t][1], _mm256_maddubs_epi16(w1, x));
+          }
+        }
+      }
 #pragma GCC unroll 3
       for (int t = 0; t < kPassTokens; ++t) {
-        const __m256i x = Broadcast(a + (g * kTokens + t) * 4);
-        if constexpr (kFormat == TileFormat::kQ8_0) {
-          s[t][0] = _mm256_add_epi32(
-              s[t][0],
-              _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(w0), _mm256_sign_epi8(x, w0)),
-                                ones));
-          s[t][1] = _mm256_add_epi32(
-              s[t][1],
-              _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(w1), _mm256_sign_epi8(x, w1)),
-                                ones));
-        } else {
-          s[t][0] = _mm256_add_epi16(s[t][0], _mm256_maddubs_epi16(w0, x));
-          s[t][1] = _mm256_add_epi16(s[t][1], _mm256_maddubs_epi16(w1, x));
+        const __m256 scale = _mm256_set1_ps(scales[half * kTokens + t]);
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; ++h) {
+          __m256i dots = s[t][h];
+          if constexpr (kFormat != TileFormat::kQ8_0) dots = _mm256_madd_epi16(dots, ones);
+          if constexpr (kFormat == TileFormat::kQ4_0) {
+            int32_t sum;
+            std::memcpy(&sum, a + ((11 + half) * kTokens + t) * 4, 4);
+            dots = _mm256_add_epi32(dots, _mm256_set1_epi32(-8 * sum));
+          }
+          f[t][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots),
+                                    _mm256_mul_ps(_mm256_loadu_ps(ws + h * 8), scale), f[t][h]);
         }
       }
     }
-    const float* ws = reinterpret_cast<const float*>(w + 512);
-    const float* scales = reinterpret_cast<const float*>(a + 8 * kTokens * 4);
+    if constexpr (kFormat == TileFormat::kQ4_1) {
 #pragma GCC unroll 3
-    for (int t = 0; t < kPassTokens; ++t) {
-      const __m256 scale = _mm256_set1_ps(scales[t]);
-#pragma GCC unroll 2
-      for (int h = 0; h < 2; ++h) {
-        __m256i dots = s[t][h];
-        if constexpr (kFormat != TileFormat::kQ8_0) dots = _mm256_madd_epi16(dots, ones);
-        if constexpr (kFormat == TileFormat::kQ4_0) {
-          int32_t sum;
-          std::memcpy(&sum, a + (10 * kTokens + t) * 4, 4);
-          dots = _mm256_add_epi32(dots, _mm256_set1_epi32(-8 * sum));
-        }
-        f[t][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots),
-                                  _mm256_mul_ps(_mm256_loadu_ps(ws + h * 8), scale), f[t][h]);
-        if constexpr (kFormat == TileFormat::kQ4_1)
+      for (int t = 0; t < kPassTokens; ++t)
+        for (int h = 0; h < 2; ++h)
           f[t][h] = _mm256_fmadd_ps(_mm256_loadu_ps(ws + 16 + h * 8),
-                                    _mm256_set1_ps(scales[kTokens + t]), f[t][h]);
-      }
+                                    _mm256_set1_ps(scales[2 * kTokens + t]), f[t][h]);
     }
   }
 #pragma GCC unroll 3

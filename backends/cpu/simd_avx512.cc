@@ -19,15 +19,18 @@ TANDEM_INLINE __m512i Broadcast(const void* p) {
 TANDEM_INLINE __m512i LoadBytes(const std::byte* p) { return _mm512_loadu_si512(p); }
 
 TANDEM_INLINE QuantizedBlock QuantizeBlock(const float* x, int8_t* q) {
-  const __m512 a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + 16);
-  const float largest = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b)));
-  // Below that, 127 / largest is no float.
-  const __m512 inverse = _mm512_set1_ps(largest > 1e-35f ? 127.0f / largest : 0.0f);
-  const __m512i ia = _mm512_cvtps_epi32(_mm512_mul_ps(a, inverse));
-  const __m512i ib = _mm512_cvtps_epi32(_mm512_mul_ps(b, inverse));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(q), _mm512_cvtepi32_epi8(ia));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(q + 16), _mm512_cvtepi32_epi8(ib));
-  return {largest / 127.0f, _mm512_reduce_add_epi32(_mm512_add_epi32(ia, ib))};
+  QuantizedBlock block;
+  for (int h = 0; h < 2; ++h) {
+    const __m512 v = _mm512_loadu_ps(x + h * 16);
+    const float largest = _mm512_reduce_max_ps(_mm512_abs_ps(v));
+    // Below that, 127 / largest is no float.
+    const __m512 inverse = _mm512_set1_ps(largest > 1e-35f ? 127.0f / largest : 0.0f);
+    const __m512i rounded = _mm512_cvtps_epi32(_mm512_mul_ps(v, inverse));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(q + h * 16), _mm512_cvtepi32_epi8(rounded));
+    block.scale[h] = largest / 127.0f;
+    block.sum[h] = _mm512_reduce_add_epi32(rounded);
+  }
+  return block;
 }
 
 // ---- One token --------------------------------------------------------------------------------
@@ -40,12 +43,12 @@ TANDEM_INLINE void PrefetchHead(const std::byte* next, int64_t b) {
     _mm_prefetch(reinterpret_cast<const char*>(next + (b * 5 + i) * 64), _MM_HINT_T0);
 }
 
-// Sum of nibbles times activations over a block, from `start`.
+// Sum of nibbles times activations over half a block, from `start`; w and q begin with the half.
 TANDEM_INLINE __m512i NibbleSums(const std::byte* w, const int8_t* q, __m512i start) {
   const __m512i mask = _mm512_set1_epi8(15);
   __m512i low = start, high = _mm512_setzero_si512();
-#pragma GCC unroll 4
-  for (int v = 0; v < 4; ++v) {
+#pragma GCC unroll 2
+  for (int v = 0; v < 2; ++v) {
     const __m512i wv = LoadBytes(w + v * 64);
     low = _mm512_dpbusd_epi32(low, _mm512_and_si512(wv, mask), Broadcast(q + v * 8));
     high = _mm512_dpbusd_epi32(high, _mm512_and_si512(_mm512_srli_epi16(wv, 4), mask),
@@ -59,9 +62,13 @@ void GemvQ41(const std::byte* w, int64_t tiles, int64_t blocks, const QuantizedV
   for (int64_t t = 0; t < tiles; ++t) {
     __m512 sum = _mm512_setzero_ps(), minimums = sum;
     for (int64_t b = 0; b < blocks; ++b, w += kQ41Bytes) {
-      const __m512i dots = NibbleSums(w, x.q + b * 32, _mm512_setzero_si512());
-      const __m512 d = _mm512_mul_ps(Halves(w + 256), _mm512_set1_ps(x.scale[b]));
-      sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots), d, sum);
+      const __m512 d = Halves(w + 256);
+#pragma GCC unroll 2
+      for (int64_t h = 0; h < 2; ++h) {
+        const __m512i dots = NibbleSums(w + h * 128, x.q + b * 32 + h * 16, _mm512_setzero_si512());
+        sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots),
+                              _mm512_mul_ps(d, _mm512_set1_ps(x.scale[2 * b + h])), sum);
+      }
       minimums = _mm512_fmadd_ps(Halves(w + 288), _mm512_set1_ps(x.scaled_sum[b]), minimums);
       if (t + 1 == tiles) PrefetchHead(next, b);
     }
@@ -76,10 +83,14 @@ void GemvQ40(const std::byte* w, int64_t tiles, int64_t blocks, const QuantizedV
     __m512 sum = _mm512_setzero_ps();
     for (int64_t b = 0; b < blocks; ++b) {
       const std::byte* pair = w + b / 2 * kQ40PairBytes;
-      const __m512i dots =
-          NibbleSums(pair + b % 2 * 256, x.q + b * 32, _mm512_set1_epi32(-8 * x.sum[b]));
-      const __m512 d = _mm512_mul_ps(Halves(pair + 512 + b % 2 * 32), _mm512_set1_ps(x.scale[b]));
-      sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots), d, sum);
+      const __m512 d = Halves(pair + 512 + b % 2 * 32);
+#pragma GCC unroll 2
+      for (int64_t h = 0; h < 2; ++h) {
+        const __m512i dots = NibbleSums(pair + b % 2 * 256 + h * 128, x.q + b * 32 + h * 16,
+                                        _mm512_set1_epi32(-8 * x.sum[2 * b + h]));
+        sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots),
+                              _mm512_mul_ps(d, _mm512_set1_ps(x.scale[2 * b + h])), sum);
+      }
       if (t + 1 == tiles) PrefetchHead(next, b);
     }
     _mm512_storeu_ps(y + t * 16, sum);
@@ -93,15 +104,17 @@ void GemvQ80(const std::byte* w, int64_t tiles, int64_t blocks, const QuantizedV
     __m512 sum = _mm512_setzero_ps();
     for (int64_t b = 0; b < blocks; ++b) {
       const std::byte* pair = w + b / 2 * kQ80PairBytes;
-      __m512i s0 = _mm512_set1_epi32(-128 * x.sum[b]), s1 = _mm512_setzero_si512();
+      const __m512 d = Halves(pair + 1024 + b % 2 * 32);
+#pragma GCC unroll 2
+      for (int64_t h = 0; h < 2; ++h) {
+        __m512i dots = _mm512_set1_epi32(-128 * x.sum[2 * b + h]);
 #pragma GCC unroll 4
-      for (int g = 0; g < 8; g += 2) {
-        const std::byte* q = pair + (b % 2 * 8 + g) * 64;
-        s0 = _mm512_dpbusd_epi32(s0, LoadBytes(q), Broadcast(x.q + b * 32 + g * 4));
-        s1 = _mm512_dpbusd_epi32(s1, LoadBytes(q + 64), Broadcast(x.q + b * 32 + g * 4 + 4));
+        for (int64_t g = 4 * h; g < 4 * h + 4; ++g)
+          dots = _mm512_dpbusd_epi32(dots, LoadBytes(pair + (b % 2 * 8 + g) * 64),
+                                     Broadcast(x.q + b * 32 + g * 4));
+        sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots),
+                              _mm512_mul_ps(d, _mm512_set1_ps(x.scale[2 * b + h])), sum);
       }
-      const __m512 d = _mm512_mul_ps(Halves(pair + 1024 + b % 2 * 32), _mm512_set1_ps(x.scale[b]));
-      sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(s0, s1)), d, sum);
       if (t + 1 == tiles) PrefetchHead(next, b);
     }
     _mm512_storeu_ps(y + t * 16, sum);
@@ -118,7 +131,7 @@ void Gemv(TileFormat format, const std::byte* w, int64_t tiles, int64_t blocks,
 // ---- Many tokens ------------------------------------------------------------------------------
 // 32 rows (2 tiles) are unpacked once into the panel: for each 32 k, 8 x 2 x 64 B of bytes, then
 // d[2][16] and m[2][16] as floats. The inner kernel holds 32 rows x kTokens tokens: 2 * kTokens
-// int32 sums (live for one block) and 2 * kTokens float sums. 8 loads feed 12 VPDPBUSD.
+// int32 sums (live for half a block) and 2 * kTokens float sums. 8 loads feed 12 VPDPBUSD.
 
 constexpr int64_t kPanelBlock = 8 * 2 * 64 + 256;
 
@@ -160,36 +173,39 @@ TANDEM_INLINE void MultiplyPanel(const std::byte* w, int64_t blocks, const std::
   __m512 f[kTokens][2];
   for (int t = 0; t < kTokens; ++t) f[t][0] = f[t][1] = _mm512_setzero_ps();
   for (int64_t b = 0; b < blocks; ++b, w += kPanelBlock, a += kTokenBlockBytes) {
-    __m512i s[kTokens][2];
-    int32_t sums[kTokens];
-    if constexpr (kOffset != 0) std::memcpy(sums, a + 10 * kTokens * 4, sizeof sums);
+    const float* scales = reinterpret_cast<const float*>(a + 8 * kTokens * 4);
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      __m512i s[kTokens][2];
+      int32_t sums[kTokens];
+      if constexpr (kOffset != 0) std::memcpy(sums, a + (11 + h) * kTokens * 4, sizeof sums);
 #pragma GCC unroll 6
-    for (int t = 0; t < kTokens; ++t)
-      s[t][0] = s[t][1] =
-          kOffset != 0 ? _mm512_set1_epi32(-kOffset * sums[t]) : _mm512_setzero_si512();
-#pragma GCC unroll 8
-    for (int g = 0; g < 8; ++g) {
-      const __m512i w0 = LoadBytes(w + g * 128), w1 = LoadBytes(w + g * 128 + 64);
+      for (int t = 0; t < kTokens; ++t)
+        s[t][0] = s[t][1] =
+            kOffset != 0 ? _mm512_set1_epi32(-kOffset * sums[t]) : _mm512_setzero_si512();
+#pragma GCC unroll 4
+      for (int g = 4 * h; g < 4 * h + 4; ++g) {
+        const __m512i w0 = LoadBytes(w + g * 128), w1 = LoadBytes(w + g * 128 + 64);
+#pragma GCC unroll 6
+        for (int t = 0; t < kTokens; ++t) {
+          const __m512i x = Broadcast(a + (g * kTokens + t) * 4);
+          s[t][0] = _mm512_dpbusd_epi32(s[t][0], w0, x);
+          s[t][1] = _mm512_dpbusd_epi32(s[t][1], w1, x);
+        }
+      }
+      const __m512 d0 = _mm512_loadu_ps(w + 1024), d1 = _mm512_loadu_ps(w + 1088);
 #pragma GCC unroll 6
       for (int t = 0; t < kTokens; ++t) {
-        const __m512i x = Broadcast(a + (g * kTokens + t) * 4);
-        s[t][0] = _mm512_dpbusd_epi32(s[t][0], w0, x);
-        s[t][1] = _mm512_dpbusd_epi32(s[t][1], w1, x);
+        const __m512 scale = _mm512_set1_ps(scales[h * kTokens + t]);
+        f[t][0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(s[t][0]), _mm512_mul_ps(d0, scale), f[t][0]);
+        f[t][1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(s[t][1]), _mm512_mul_ps(d1, scale), f[t][1]);
       }
-    }
-    const float* scales = reinterpret_cast<const float*>(a + 8 * kTokens * 4);
-    const __m512 d0 = _mm512_loadu_ps(w + 1024), d1 = _mm512_loadu_ps(w + 1088);
-#pragma GCC unroll 6
-    for (int t = 0; t < kTokens; ++t) {
-      const __m512 scale = _mm512_set1_ps(scales[t]);
-      f[t][0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(s[t][0]), _mm512_mul_ps(d0, scale), f[t][0]);
-      f[t][1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(s[t][1]), _mm512_mul_ps(d1, scale), f[t][1]);
     }
     if constexpr (kMinimum) {
       const __m512 m0 = _mm512_loadu_ps(w + 1152), m1 = _mm512_loadu_ps(w + 1216);
 #pragma GCC unroll 6
       for (int t = 0; t < kTokens; ++t) {
-        const __m512 scaled_sum = _mm512_set1_ps(scales[kTokens + t]);
+        const __m512 scaled_sum = _mm512_set1_ps(scales[2 * kTokens + t]);
         f[t][0] = _mm512_fmadd_ps(m0, scaled_sum, f[t][0]);
         f[t][1] = _mm512_fmadd_ps(m1, scaled_sum, f[t][1]);
       }

@@ -16,20 +16,23 @@ TANDEM_INLINE int32_t Round(float x) {
 }
 
 QuantizedBlock QuantizeBlock(const float* x, int8_t* q) {
-  float largest = 0;
-  for (int i = 0; i < 32; ++i) {
-    const float magnitude = x[i] < 0 ? -x[i] : x[i];
-    largest = magnitude > largest ? magnitude : largest;
+  QuantizedBlock block;
+  for (int h = 0; h < 2; ++h, x += 16, q += 16) {
+    float largest = 0;
+    for (int i = 0; i < 16; ++i) {
+      const float magnitude = x[i] < 0 ? -x[i] : x[i];
+      largest = magnitude > largest ? magnitude : largest;
+    }
+    // Below that, 127 / largest is no float.
+    const float inverse = largest > 1e-35f ? 127.0f / largest : 0.0f;
+    block.scale[h] = largest / 127.0f;
+    block.sum[h] = 0;
+    for (int i = 0; i < 16; ++i) {
+      q[i] = static_cast<int8_t>(Round(x[i] * inverse));
+      block.sum[h] += q[i];
+    }
   }
-  // Below that, 127 / largest is no float.
-  const float inverse = largest > 1e-35f ? 127.0f / largest : 0.0f;
-  int32_t sum = 0;
-  for (int i = 0; i < 32; ++i) {
-    const int32_t v = Round(x[i] * inverse);
-    q[i] = static_cast<int8_t>(v);
-    sum += q[i];
-  }
-  return {largest / 127.0f, sum};
+  return block;
 }
 
 // One block of a tile with a byte for each quant, as integers in the order of k.
@@ -70,13 +73,17 @@ void UnpackBlockOfRows(TileFormat format, const std::byte* tile, int64_t b, Bloc
   for (int r = 0; r < kTileRows; ++r) out.d[r] = ScalarHalf(scales + 2 * r);
 }
 
-TANDEM_INLINE void AddBlock(const BlockOfRows& w, const int8_t* q, float scale, float scaled_sum,
-                            float* sums) {
-  int32_t dots[kTileRows] = {};
-  for (int k = 0; k < kBlock; ++k)
-    for (int r = 0; r < kTileRows; ++r) dots[r] += w.q[k][r] * q[k];
-  for (int r = 0; r < kTileRows; ++r)
-    sums[r] += static_cast<float>(dots[r]) * (w.d[r] * scale) + w.m[r] * scaled_sum;
+// `scales` are those of the halves, `stride` floats apart.
+TANDEM_INLINE void AddBlock(const BlockOfRows& w, const int8_t* q, const float* scales,
+                            int64_t stride, float scaled_sum, float* sums) {
+  for (int h = 0; h < 2; ++h) {
+    int32_t dots[kTileRows] = {};
+    for (int k = 16 * h; k < 16 * h + 16; ++k)
+      for (int r = 0; r < kTileRows; ++r) dots[r] += w.q[k][r] * q[k];
+    for (int r = 0; r < kTileRows; ++r)
+      sums[r] += static_cast<float>(dots[r]) * (w.d[r] * scales[h * stride]);
+  }
+  for (int r = 0; r < kTileRows; ++r) sums[r] += w.m[r] * scaled_sum;
 }
 
 void Gemv(TileFormat format, const std::byte* w, int64_t tiles, int64_t blocks,
@@ -87,7 +94,7 @@ void Gemv(TileFormat format, const std::byte* w, int64_t tiles, int64_t blocks,
     for (int64_t b = 0; b < blocks; ++b) {
       BlockOfRows rows;
       UnpackBlockOfRows(format, w, b, rows);
-      AddBlock(rows, x.q + b * kBlock, x.scale[b], x.scaled_sum[b], y);
+      AddBlock(rows, x.q + b * kBlock, x.scale + 2 * b, 1, x.scaled_sum[b], y);
     }
   }
 }
@@ -107,10 +114,9 @@ void Gemm(TileFormat format, const std::byte* first, const std::byte* second, in
         const int64_t i = t % kTokens;
         int8_t q[kBlock];
         for (int g = 0; g < 8; ++g) std::memcpy(q + g * 4, block + (g * kTokens + i) * 4, 4);
-        float scale, scaled_sum;
-        std::memcpy(&scale, block + (8 * kTokens + i) * 4, 4);
-        std::memcpy(&scaled_sum, block + (9 * kTokens + i) * 4, 4);
-        AddBlock(rows, q, scale, scaled_sum, y + t * y_stride + half * kTileRows);
+        const float* scales = reinterpret_cast<const float*>(block + (8 * kTokens + i) * 4);
+        AddBlock(rows, q, scales, kTokens, scales[2 * kTokens],
+                 y + t * y_stride + half * kTileRows);
       }
     }
   }

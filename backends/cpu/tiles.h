@@ -16,7 +16,8 @@
 // otherwise as many as in the file.
 //
 // A token tile is kTokens activations of one prompt; for each 32 k: [8][kTokens] dwords of 4
-// int8, then scale[kTokens], scaled_sum[kTokens], sum[kTokens].
+// int8, then scale[2][kTokens], scaled_sum[kTokens], sum[2][kTokens]: scales and sums are of the
+// halves of 16, because a large activation then spoils the precision of half as many others.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +32,7 @@ namespace tandem::cpu {
 
 inline constexpr int64_t kTileRows = 16, kBlock = 32;
 inline constexpr int kTokens = 6;
-inline constexpr int64_t kTokenBlockBytes = (8 + 3) * kTokens * 4;
+inline constexpr int64_t kTokenBlockBytes = (8 + 5) * kTokens * 4;
 inline constexpr int64_t kColumns = 64;  // Of a panel of floats: 4 tiles.
 
 enum class TileFormat : uint8_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ8_0 };
