@@ -10,7 +10,8 @@ namespace tandem::opencl {
 namespace {
 
 // The constants of kernels/*.cl that a launch must know.
-constexpr int64_t kMatmulTokens = 4;
+constexpr int64_t kMatmulTokens = 8, kMatmulRowsOfMany = 2;
+constexpr int64_t MatmulRowsOfOne(int lanes) { return lanes > 1 ? 2 : 4; }
 constexpr int64_t kChunk = 2048;
 constexpr int64_t kAttentionKeys = 64;
 enum ElementwiseOp : int32_t { kSilu, kSwiglu, kAdd, kMultiply, kScale };
@@ -108,14 +109,16 @@ cl_int LaunchMatmul(Launcher& launcher, const KernelCall& call) {
     return launcher.Enqueue(groups);
   };
   if (!side_by_side) return launch(KernelId::kMatmulAny, {tokens, batches, 1});
-  const int64_t groups = CeilDiv(rows, launcher.matmul_rows());
   const auto of_type = [&](KernelId f32) {
     // In the order of the enumerators: F32, F16, BF16, Q4_0, Q4_1, Q8_0.
     const int index = static_cast<int>(type) - (Info(type).is_block ? 2 : 0);
     return static_cast<KernelId>(static_cast<int>(f32) + index);
   };
-  if (tokens == 1) return launch(of_type(KernelId::kMatmulF32One), {groups, 1, batches});
-  return launch(of_type(KernelId::kMatmulF32), {groups, CeilDiv(tokens, kMatmulTokens), batches});
+  if (tokens == 1)
+    return launch(of_type(KernelId::kMatmulF32One),
+                  {CeilDiv(rows, MatmulRowsOfOne(launcher.lanes())), 1, batches});
+  return launch(of_type(KernelId::kMatmulF32),
+                {CeilDiv(rows, kMatmulRowsOfMany), CeilDiv(tokens, kMatmulTokens), batches});
 }
 
 cl_int LaunchRows(Launcher& launcher, const KernelCall& call) {

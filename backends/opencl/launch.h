@@ -99,8 +99,7 @@ class Launcher {
   // Nothing if a count is 0.
   cl_int Enqueue(std::array<int64_t, 3> groups);
 
-  // Rows of weights that a group of the matmul kernels makes; see kernels/matmul.cl.
-  int64_t matmul_rows() const { return lanes_ > 1 ? 2 : 4; }
+  int lanes() const { return lanes_; }
   // Cached: powers are slow and the same for every layer.
   std::span<const RopeTurns> TurnsFor(double base, double scale, int64_t rotated);
 

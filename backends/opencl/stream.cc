@@ -374,7 +374,8 @@ Result<void> ClStream::Wait(Stream& other, uint64_t point) {
   // In the timeline first: it may open at any moment.
   before_.push_back(Share(gate->event.get()));
   timeline_->AddGate(gate);
-  other.OnReached(point, [gate](const Result<void>& outcome) { gate->Open(outcome); });
+  other.OnReached(point, [opener = std::make_shared<GateOpener>(gate)](
+                             const Result<void>& outcome) { opener->gate->Open(outcome); });
   return {};
 }
 

@@ -17,9 +17,8 @@ cl_int StatusOf(cl_event event) {
 
 }  // namespace
 
-Gate::~Gate() {
-  if (other == nullptr && !is_open())
-    Open(Fail(ErrorCode::kDevice, "the stream that was waited for is gone"));
+GateOpener::~GateOpener() {
+  gate->Open(Fail(ErrorCode::kDevice, "a stream that was waited for is gone"));
 }
 
 void Gate::Open(const Result<void>& outcome) {
@@ -31,11 +30,6 @@ void Gate::Open(const Result<void>& outcome) {
   }
   // Not under the lock: commands that waited may complete within this call, with their callbacks.
   clSetUserEventStatus(event.get(), outcome ? CL_COMPLETE : CL_INVALID_OPERATION);
-}
-
-bool Gate::is_open() const {
-  std::lock_guard lock(mutex_);
-  return is_open_;
 }
 
 std::optional<Error> Gate::error() const {

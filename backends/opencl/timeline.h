@@ -47,17 +47,23 @@ struct Gate {
   std::shared_ptr<Timeline> other;
   uint64_t point = 0;
 
-  // A user event: Open() ends it, once. One that nobody opened any more ends badly, so that
-  // nothing waits for ever.
-  ~Gate();
+  // A user event: ends it. Only the first call counts.
   void Open(const Result<void>& outcome);
-  bool is_open() const;
   std::optional<Error> error() const;
 
  private:
   mutable std::mutex mutex_;
   bool is_open_ = false;
   std::optional<Error> error_;
+};
+
+// Who is to open a gate. One that goes without having done it opens it badly: nothing may wait for
+// ever.
+struct GateOpener {
+  explicit GateOpener(std::shared_ptr<Gate> opened) : gate(std::move(opened)) {}
+  GateOpener(const GateOpener&) = delete;
+  ~GateOpener();
+  const std::shared_ptr<Gate> gate;
 };
 
 // What a batch's kernels found wrong with their data; see kernels/rows.cl.
