@@ -48,6 +48,9 @@ TEST(PlannerTest, WhatHoldsNoBytesNeedsNothing) {
 TEST(PlannerTest, HalfOpenLifetimesShareWhenOneEndsAsTheOtherBegins) {
   EXPECT_EQ(Planned({{0, 5, 100}, {5, 9, 100}}).height, 100);
   EXPECT_EQ(Planned({{0, 6, 100}, {5, 9, 100}}).height, 200);
+  const std::vector<Lifetime> chain = {{0, 2, 9}, {2, 3, 9}, {3, 7, 9}, {7, 8, 9}};
+  for (const std::string_view name : StrategyNames())
+    EXPECT_EQ(PlanOffsetsWith(name, chain)->height, 9) << name;
 }
 
 TEST(PlannerTest, PositionsMayBeAnywhere) {
@@ -204,8 +207,9 @@ TEST(PlannerTest, SumsThatOverflowAreErrors) {
   EXPECT_EQ(PlanError({{0, 1, kMost / 2}, {0, 1, kMost / 2}, {0, 1, 2}}).code, ErrorCode::kInvalid);
   // Though never live at once: the planners add up.
   EXPECT_EQ(PlanError({{0, 1, kMost / 4}, {1, 2, kMost / 4}}).code, ErrorCode::kInvalid);
-  EXPECT_EQ(PlanError({{0, 1, 1}, {0, 1, 1}}, {.alignment = int64_t{1} << 62}).code,
-            ErrorCode::kInvalid);
+  for (const int64_t bytes : {int64_t{1}, kMost})
+    EXPECT_EQ(PlanError({{0, 1, bytes}, {0, 1, bytes}}, {.alignment = int64_t{1} << 62}).code,
+              ErrorCode::kInvalid);
   EXPECT_EQ(Planned({{0, 1, kMost / 16}, {0, 1, kMost / 16}}).height, kMost / 16 * 2);
 }
 

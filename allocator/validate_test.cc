@@ -106,6 +106,14 @@ TEST(ValidateTest, RejectsHeights) {
             "the height is 224, but the chunks add up to 256");
 }
 
+TEST(ValidateTest, RejectsHeightsThatNothingReaches) {
+  OffsetPlan plan = GoodPlan();
+  plan.chunk_bytes[0] = 160;
+  plan.height = 288;
+  EXPECT_EQ(Complaint(plan, {.alignment = 32, .largest_buffer = 1024}),
+            "chunk 0 has 160 bytes, but what lies in it ends at 128");
+}
+
 TEST(ValidateTest, RejectsLowerBounds) {
   EXPECT_EQ(ComplaintAfter([](OffsetPlan& p) { p.lower_bound = 224; }),
             "the lower bound is 256, not 224");
