@@ -215,31 +215,20 @@ std::string ClStream::Describe(const CopyCall& call) const {
 
 namespace {
 
-// A copy between two places of the host, in the order of a queue: the event of a marker calls back,
-// and the user event that the queue goes on with tells that the bytes are there.
-struct HostCopy {
-  CopyCall call;
-  EventHandle done;
-
-  static void CL_CALLBACK OnTurn(cl_event, cl_int status, void* data) {
-    const std::unique_ptr<HostCopy> self(static_cast<HostCopy*>(data));
-    if (status == CL_COMPLETE) self->Move();
-    clSetUserEventStatus(self->done.get(), status == CL_COMPLETE ? CL_COMPLETE : status);
-  }
-
-  void Move() const {
-    for (int64_t plane = 0; plane < call.planes; ++plane)
-      for (int64_t row = 0; row < call.rows; ++row)
-        std::memcpy(call.target->host() + call.target_offset + plane * call.target_plane_pitch +
-                        row * call.target_row_pitch,
-                    call.source->host() + call.source_offset + plane * call.source_plane_pitch +
-                        row * call.source_row_pitch,
-                    static_cast<size_t>(call.row_bytes));
-  }
-};
+void MoveOnHost(const CopyCall& call) {
+  for (int64_t plane = 0; plane < call.planes; ++plane)
+    for (int64_t row = 0; row < call.rows; ++row)
+      std::memcpy(call.target->host() + call.target_offset + plane * call.target_plane_pitch +
+                      row * call.target_row_pitch,
+                  call.source->host() + call.source_offset + plane * call.source_plane_pitch +
+                      row * call.source_row_pitch,
+                  static_cast<size_t>(call.row_bytes));
+}
 
 }  // namespace
 
+// The attendant moves the bytes when a marker tells that it is their turn, and ends the user event
+// with which the queue goes on.
 Result<void> ClStream::CopyOnHost(const CopyCall& call) {
   const std::span<const cl_event> before = Before();
   cl_int status = CL_SUCCESS;
@@ -248,17 +237,20 @@ Result<void> ClStream::CopyOnHost(const CopyCall& call) {
   if (status == CL_SUCCESS)
     status = clEnqueueMarkerWithWaitList(queue_.get(), static_cast<cl_uint>(before.size()),
                                          before.empty() ? nullptr : before.data(), &turn);
-  if (status == CL_SUCCESS) {
-    const EventHandle owner(turn);
-    auto copy = std::make_unique<HostCopy>(HostCopy{call, Share(done.get())});
-    status = clSetEventCallback(turn, CL_COMPLETE, HostCopy::OnTurn, copy.get());
-    if (status == CL_SUCCESS) copy.release();
-  }
   if (status != CL_SUCCESS) {
     Fail(Describe(call), status);
     return {};
   }
+  std::vector<EventHandle> events;
+  events.emplace_back(turn);
+  // Until then the event is the timeline's too.
+  const cl_event end = done.get();
   Finish(std::move(done), {.copies = 1}, Describe(call));
+  attendant_.When(
+      std::move(events), [call, owner = std::make_shared<EventHandle>(Share(end))](bool is_turn) {
+        if (is_turn) MoveOnHost(call);
+        clSetUserEventStatus(owner->get(), is_turn ? CL_COMPLETE : CL_INVALID_OPERATION);
+      });
   return {};
 }
 
@@ -377,6 +369,12 @@ Result<void> ClStream::Wait(Stream& other, uint64_t point) {
   other.OnReached(point, [opener = std::make_shared<GateOpener>(gate)](
                              const Result<void>& outcome) { opener->gate->Open(outcome); });
   return {};
+}
+
+void ClStream::OnReached(uint64_t point, std::function<void(const Result<void>&)> done) {
+  std::vector<EventHandle> events = timeline_->OnReached(point, std::move(done));
+  if (events.empty()) return;
+  attendant_.When(std::move(events), [timeline = timeline_](bool) { timeline->Poll(); });
 }
 
 void ClStream::Reset() {

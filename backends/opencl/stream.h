@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "backends/device.h"
+#include "backends/opencl/attendant.h"
 #include "backends/opencl/launch.h"
 #include "backends/opencl/memory.h"
 #include "backends/opencl/timeline.h"
@@ -40,9 +41,7 @@ class ClStream final : public Stream {
   Result<void> Wait(Stream& other, uint64_t point) override;
   Result<bool> Reached(uint64_t point) override { return timeline_->Reached(point); }
   Result<void> Synchronize(uint64_t point) override { return timeline_->Synchronize(point); }
-  void OnReached(uint64_t point, std::function<void(const Result<void>&)> done) override {
-    timeline_->OnReached(point, std::move(done));
-  }
+  void OnReached(uint64_t point, std::function<void(const Result<void>&)> done) override;
   void Reset() override;
 
  private:
@@ -75,6 +74,7 @@ class ClStream final : public Stream {
   const std::shared_ptr<Timeline> timeline_;
   std::vector<EventHandle> before_;
   std::vector<cl_event> before_raw_;
+  Attendant attendant_;  // Last: its jobs use the rest.
 };
 
 }  // namespace tandem::opencl

@@ -95,6 +95,26 @@ TEST_F(StreamTest, AFailureOfAnotherDeviceArrivesAsItIs) {
   EXPECT_EQ(test_.device().counters().kernels, before.kernels + 1);
 }
 
+TEST_F(StreamTest, WhoWaitsWithoutAskingIsToldOfAFailure) {
+  auto from = *test_.host.Allocate(kCount * 4), to = *test_.host.Allocate(kCount * 4);
+  std::memset(to->host(), 0x11, kCount * 4);
+  ASSERT_TRUE(stream_->Wait(*other_, other_->Record()));
+  auto of_gate = Told(*stream_, stream_->Record());
+  ASSERT_TRUE(stream_->Run(twice_->calls()));
+  auto of_kernel = Told(*stream_, stream_->Record());
+  ASSERT_TRUE(stream_->Copy({.source = from.get(), .target = to.get(), .row_bytes = kCount * 4}));
+  auto of_host_copy = Told(*stream_, stream_->Record());
+  auto second = test_.Open();
+  ASSERT_TRUE(second->Wait(*stream_, stream_->Record()));
+  auto of_second = Told(*second, second->Record());
+  other_->Reach(Broken());
+  for (auto* told : {&of_gate, &of_kernel, &of_host_copy, &of_second}) {
+    ASSERT_EQ(told->wait_for(kLong), std::future_status::ready);
+    EXPECT_EQ(told->get(), "fake:0: it broke");
+  }
+  EXPECT_EQ(to->host()[0], std::byte{0x11});
+}
+
 TEST_F(StreamTest, AFailureThatIsKnownAlreadyStopsTheNextCommands) {
   other_->Reach(Broken());
   ASSERT_TRUE(stream_->Wait(*other_, other_->Record()));
@@ -133,6 +153,25 @@ TEST_F(StreamTest, SeveralWaitsAreAllWaitedFor) {
   ASSERT_EQ(told.wait_for(kLong), std::future_status::ready);
   EXPECT_TRUE(second->Synchronize(end));
   EXPECT_EQ(test_.Floats(*second, *y_), std::vector<float>(kCount, 6));
+}
+
+TEST_F(StreamTest, AFailureComesNoEarlierThanWhatElseWasWaitedFor) {
+  FakeStream third(fake_);
+  ASSERT_TRUE(stream_->Wait(*other_, 1));
+  ASSERT_TRUE(stream_->Wait(third, 1));
+  ASSERT_TRUE(stream_->Run(twice_->calls()));
+  const uint64_t point = stream_->Record();
+  auto second = test_.Open();
+  ASSERT_TRUE(second->Wait(*stream_, point));
+  auto told = Told(*stream_, point), told_second = Told(*second, second->Record());
+  other_->Reach(Broken());  // The kernel is dropped at once, and ends before the second wait.
+  EXPECT_EQ(told.wait_for(kSoon), std::future_status::timeout);
+  EXPECT_FALSE(*stream_->Reached(point));
+  third.Reach({});
+  for (auto* future : {&told, &told_second}) {
+    ASSERT_EQ(future->wait_for(kLong), std::future_status::ready);
+    EXPECT_EQ(future->get(), "fake:0: it broke");
+  }
 }
 
 TEST_F(StreamTest, TwoStreamsMayWaitForEachOtherInTurn) {

@@ -100,10 +100,9 @@ void Timeline::Advance(std::unique_lock<std::mutex>& lock, std::vector<Due>& due
       // each other must not hold both.
       const std::shared_ptr<Gate> gate = items_.front().gate;
       lock.unlock();
-      const Result<bool> reached = gate->other->Reached(gate->point);
+      of_other = gate->other->FailureBefore(gate->point);
       lock.lock();
       if (items_.empty() || items_.front().number != number) continue;
-      if (!reached) of_other = reached.error();
       failed = failed || of_other.has_value();
     }
     Item& item = items_.front();
@@ -158,15 +157,24 @@ Result<bool> Timeline::Reached(uint64_t point) {
   return true;
 }
 
-// The last command before the point, which completes after all before it, and the gates behind it.
+// The last command's event does not do: where it fails for one thing that it waited for, it ends
+// before the others.
 std::vector<EventHandle> Timeline::Pending(uint64_t point) const {
   std::vector<EventHandle> events;
-  for (auto item = items_.rbegin(); item != items_.rend(); ++item) {
-    if (item->number > point || item->event == nullptr) continue;
-    events.push_back(Share(item->event.get()));
-    if (item->gate == nullptr) break;
-  }
+  for (const Item& item : items_)
+    if (item.number <= point && item.event != nullptr) events.push_back(Share(item.event.get()));
   return events;
+}
+
+std::optional<Error> Timeline::FailureBefore(uint64_t point) {
+  std::vector<Due> due;
+  std::unique_lock lock(mutex_);
+  Advance(lock, due, point);
+  std::optional<Error> failure;
+  if (error_ && failed_from_ <= point) failure = error_;
+  lock.unlock();
+  Call(due);
+  return failure;
 }
 
 std::vector<EventHandle> Timeline::EventsBefore(uint64_t point) {
@@ -195,7 +203,7 @@ Result<void> Timeline::Synchronize(uint64_t point) {
   return outcome;
 }
 
-void Timeline::OnReached(uint64_t point, Callback done) {
+std::vector<EventHandle> Timeline::OnReached(uint64_t point, Callback done) {
   std::vector<Due> due;
   std::vector<EventHandle> events;
   std::unique_lock lock(mutex_);
@@ -208,22 +216,7 @@ void Timeline::OnReached(uint64_t point, Callback done) {
   }
   lock.unlock();
   Call(due);
-  // Whichever completes last finds the point reached.
-  for (const EventHandle& event : events) {
-    auto* self = new std::shared_ptr<Timeline>(shared_from_this());
-    if (clSetEventCallback(event.get(), CL_COMPLETE, OnEvent, self) != CL_SUCCESS) {
-      delete self;
-      const cl_event raw = event.get();
-      clWaitForEvents(1, &raw);  // A driver that does not call back; late is better than never.
-      Poll();
-    }
-  }
-}
-
-void CL_CALLBACK Timeline::OnEvent(cl_event, cl_int, void* timeline) {
-  const std::unique_ptr<std::shared_ptr<Timeline>> self(
-      static_cast<std::shared_ptr<Timeline>*>(timeline));
-  (*self)->Poll();
+  return events;
 }
 
 void Timeline::Poll() {

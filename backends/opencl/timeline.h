@@ -3,8 +3,8 @@
 // Why it looks at events when asked. An in-order queue completes its commands in order, so a
 // point is reached when the items before it have completed; nothing needs to run as they do.
 // The timeline keeps the events of what is still pending, oldest first, and moves on whenever
-// somebody asks (Reached, Synchronize, the next command). Only OnReached makes the driver call
-// back, because then somebody waits who does not ask.
+// somebody asks (Reached, Synchronize, the next command). For those who wait and do not ask, the
+// stream's attendant asks.
 //
 // A gate is an event that the stream's next commands wait for: one of another stream of the same
 // device, or a user event that another device's stream opens. OpenCL knows of a failed event only
@@ -16,7 +16,7 @@
 // after any failure, but what was already in their queues has run.
 //
 // Threads: any. It never calls out, nor into another timeline, while it holds its lock. It is
-// shared, because callbacks of the driver may come when the stream is gone.
+// shared with the gates of other streams, which may ask when this stream is gone.
 #pragma once
 
 #include <CL/cl.h>
@@ -76,7 +76,7 @@ struct Fault {
 // Makes an error of a fault, of what the caller still has when the command completes.
 using FaultError = std::function<Error(const Fault&)>;
 
-class Timeline : public std::enable_shared_from_this<Timeline> {
+class Timeline {
  public:
   using Callback = std::function<void(const Result<void>&)>;
 
@@ -98,12 +98,17 @@ class Timeline : public std::enable_shared_from_this<Timeline> {
   bool HasFailed();
   Result<bool> Reached(uint64_t point);
   Result<void> Synchronize(uint64_t point);
-  void OnReached(uint64_t point, Callback done);
+  // Calls `done` once the point is reached and somebody asks. Gives the events after which asking
+  // (Poll) will do; none if it was called already.
+  std::vector<EventHandle> OnReached(uint64_t point, Callback done);
+  void Poll();
   // All items must have completed.
   void Reset();
 
-  // The events that have all completed when the point is reached; none if it is.
+  // The events that have all ended when the point is reached; none if it is.
   std::vector<EventHandle> EventsBefore(uint64_t point);
+  // What failed before the point, whether it is reached or not yet.
+  std::optional<Error> FailureBefore(uint64_t point);
 
  private:
   struct Item {
@@ -132,8 +137,6 @@ class Timeline : public std::enable_shared_from_this<Timeline> {
   void TakeDue(std::vector<Due>& due);
   static void Call(const std::vector<Due>& due);
   std::vector<EventHandle> Pending(uint64_t point) const;
-  static void CL_CALLBACK OnEvent(cl_event, cl_int, void* timeline);
-  void Poll();
 
   const std::string device_;
   LiveCounters& counters_;
