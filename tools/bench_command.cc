@@ -142,15 +142,19 @@ Command AddBenchCommand(CLI::App& app) {
       "--peers", command->peers,
       "Alternate with llama-cpp-python on the CPU, same file and threads, and print the ratio");
   sub->add_option("--prompt-tokens", command->prompt_tokens, "Length of the prompt")
+      ->type_name("N")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   sub->add_option("--decode-tokens", command->decoded_tokens, "Tokens to decode")
+      ->type_name("N")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   sub->add_option("--rounds", command->rounds, "Times to alternate")
+      ->type_name("N")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   sub->add_option("--repeats", command->repeats, "Measurements in a round; the best counts")
+      ->type_name("N")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   return {sub, [command] { return Bench(*command); }};

@@ -1,6 +1,9 @@
 // tandem dump: the plan of a model, without loading a weight.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
+
 #include "scheduler/dump.h"
 #include "tools/command.h"
 #include "tools/model_options.h"
@@ -14,15 +17,29 @@ struct DumpCommand {
   bool splits_only = false;
 };
 
-void PrintMemory(std::span<const MemoryUse> memories) {
+// What a run would refuse; the plan is shown all the same.
+std::string Excess(const MemoryUse& use, const Machine& machine,
+                   std::span<const DeviceLimit> limits) {
+  int64_t limit = INT64_MAX;
+  for (const Memory* memory : machine.memories)
+    if (memory->name() == use.memory) limit = std::min(limit, memory->properties().capacity);
+  for (const DeviceLimit& stated : limits)
+    if (stated.device->memory().name() == use.memory) limit = std::min(limit, stated.bytes);
+  return use.Total() > limit ? fmt::format("; does not fit: the limit is {}", FormatBytes(limit))
+                             : "";
+}
+
+void PrintMemory(std::span<const MemoryUse> memories, const Machine& machine,
+                 std::span<const DeviceLimit> limits) {
   fmt::print("memory of all boxes together\n");
   for (const MemoryUse& use : memories)
-    fmt::print("  {:<12} {} in all: weights {}, states {}, arenas {} (lower bound {}){}\n",
+    fmt::print("  {:<12} {} in all: weights {}, states {}, arenas {} (lower bound {}){}{}\n",
                use.memory, FormatBytes(use.Total()), FormatBytes(use.weights),
                FormatBytes(use.states), FormatBytes(use.arenas), FormatBytes(use.arena_lower_bound),
                use.imported_weights > 0
                    ? fmt::format(", read in place {}", FormatBytes(use.imported_weights))
-                   : "");
+                   : "",
+               Excess(use, machine, limits));
 }
 
 Result<void> Dump(const DumpCommand& command) {
@@ -40,7 +57,7 @@ Result<void> Dump(const DumpCommand& command) {
   }
   if (!found)
     return Fail(ErrorCode::kNotFound, "--box {}: the boxes are token and prompt", command.box);
-  PrintMemory(memory);
+  PrintMemory(memory, scheduler.machine(), model.generator.limits);
   return {};
 }
 
@@ -51,7 +68,7 @@ Command AddDumpCommand(CLI::App& app) {
       "dump", "Print the plan: splits, devices with reasons, copies with causes, arenas");
   auto command = std::make_shared<DumpCommand>();
   command->model.AddTo(*sub);
-  sub->add_option("--box", command->box, "Only this size box: token or prompt");
+  sub->add_option("--box", command->box, "Only this size box: token or prompt")->type_name("BOX");
   sub->add_flag("--splits", command->splits_only, "Only the table of splits and the arenas");
   return {sub, [command] { return Dump(*command); }};
 }

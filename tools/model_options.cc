@@ -1,19 +1,48 @@
 #include "tools/model_options.h"
 
+#include <algorithm>
 #include <charconv>
-#include <cstdlib>
+#include <optional>
+#include <utility>
 
 #include "backends/cpu/cpu.h"
 
 namespace tandem {
 namespace {
 
-// NAME=VALUE, cut at the last '=' (patterns may hold one).
-Result<std::pair<std::string, std::string>> Cut(const std::string& text, std::string_view option) {
-  const size_t at = text.rfind('=');
-  if (at == std::string::npos || at == 0 || at + 1 == text.size())
-    return Fail(ErrorCode::kInvalid, "{} {}: expected NAME=VALUE", option, text);
-  return std::pair(text.substr(0, at), text.substr(at + 1));
+using Pair = std::pair<std::string, std::string>;
+
+// The two sides of the '=' at `at`, if there are two.
+std::optional<Pair> CutAt(const std::string& text, size_t at) {
+  if (at == std::string::npos || at == 0 || at + 1 >= text.size()) return std::nullopt;
+  return Pair(text.substr(0, at), text.substr(at + 1));
+}
+
+// PATTERN=DEVICE, or several with commas between them. A device is what follows the last '='; a
+// comma before any '=' is the pattern's own. A sim:SPEC, which has '=' and ',' too, goes on to the
+// end.
+Result<std::vector<Pair>> CutOverrides(const std::string& text) {
+  // Deeper brackets than so would overflow the stack of std::regex.
+  constexpr size_t kLongestPattern = 1000;
+  const size_t sim = text.find("=sim:");
+  std::vector<Pair> pairs;
+  for (size_t start = 0; start <= text.size();) {
+    const size_t equals = text.find('=', start);
+    const size_t comma = std::min(text.find(',', equals), text.size());
+    const bool is_sim = sim >= start && sim < comma;
+    const size_t end = is_sim ? text.size() : comma;
+    const std::string part = text.substr(start, end - start);
+    const auto pair = CutAt(part, is_sim ? sim - start : part.rfind('='));
+    if (!pair || pair->first.size() > kLongestPattern)
+      return Fail(
+          ErrorCode::kInvalid,
+          "--override-tensor {}: expected PATTERN=DEVICE, with at most {} characters before "
+          "the '='",
+          text, kLongestPattern);
+    pairs.push_back(*pair);
+    start = end + 1;
+  }
+  return pairs;
 }
 
 }  // namespace
@@ -32,28 +61,40 @@ Result<int64_t> ParseSize(const std::string& text) {
 void ModelOptions::AddTo(CLI::App& command) {
   command.add_option("MODEL", model_, "A GGUF file of the llama family")->required();
   command.add_option("-c,--ctx-size", context_, "Tokens that the context holds")
+      ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
       ->capture_default_str();
   command.add_option("-b,--batch-size", batch_, "Largest number of prompt tokens at once")
+      ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
-  command.add_option("--gpu-layers,--n-gpu-layers", layers_,
-                     "-ngl N: the last N layers go to the device, the output layer counted first; "
-                     "\"all\" for all (the default where --device is given)");
-  command.add_option("--device", device_,
-                     "Where layers go: opencl:0, gpu, accelerator, sim:..., or none (default: the "
-                     "first gpu or accelerator)");
+  command
+      .add_option("--gpu-layers,--n-gpu-layers", layers_,
+                  "The last N layers go to the device, the output layer counted first; \"all\" for "
+                  "all (default: 0; all where --device is given)")
+      ->type_name("N");
+  command
+      .add_option("--device", device_,
+                  "Where layers go: opencl:0, gpu, accelerator, sim:KEY=VALUE,..., or none "
+                  "(default: the first gpu or accelerator); `tandem devices` lists them")
+      ->type_name("DEVICE");
   command
       .add_option("--override-tensor", overrides_,
-                  "-ot PATTERN=DEVICE: weights and nodes that match the regular expression "
-                  "(repeatable, or separated by commas)")
-      ->delimiter(',');
-  command.add_option(
-      "--max-memory", limits_,
-      "DEVICE=SIZE: weights, caches and buffers there may not take more (repeatable)");
+                  "Weights and nodes whose name the regular expression finds go to that device; "
+                  "the first that matches counts (repeatable, or separated by commas)")
+      ->type_name("PATTERN=DEVICE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+  command
+      .add_option("--max-memory", limits_,
+                  "Weights, caches and buffers there may not take more: 512M, 4G (repeatable)")
+      ->type_name("DEVICE=SIZE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
   command
       .add_option("-t,--threads", threads_,
                   "Threads of the CPU device (default: one for each core)")
+      ->type_name("N")
       ->check(CLI::Range(0, 4096));
   command.add_flag("--exact", exact_,
                    "Activations and caches in f32: slower, no rounding to 8 bits");
@@ -99,23 +140,27 @@ Result<ModelOptions::Resolved> ModelOptions::Resolve() const {
   options.reuse_memory = !no_reuse_;
   options.host = &registry.cpu();
   options.offloaded_layers = layers;
-  if (layers != 0) {
+  if (layers != 0 || !device_.empty()) {  // A device that is named must be there.
     TANDEM_ASSIGN(options.offload, Offload(registry));
   }
   for (const std::string& text : overrides_) {
-    TANDEM_ASSIGN(const auto pair, Cut(text, "--override-tensor"));
-    auto device = registry.Find(pair.second);
-    if (!device)
-      return Fail(device.error().code, "--override-tensor {}: {}", text, device.error().message);
-    options.overrides.push_back({pair.first, *device});
+    TANDEM_ASSIGN(const std::vector<Pair> pairs, CutOverrides(text));
+    for (const auto& [pattern, name] : pairs) {
+      auto device = registry.Find(name);
+      if (!device)
+        return Fail(device.error().code, "--override-tensor {}: {}", text, device.error().message);
+      options.overrides.push_back({pattern, *device});
+    }
   }
   for (const std::string& text : limits_) {
-    TANDEM_ASSIGN(const auto pair, Cut(text, "--max-memory"));
-    auto device = registry.Find(pair.first);
+    const auto pair = CutAt(text, text.rfind('='));
+    if (!pair) return Fail(ErrorCode::kInvalid, "--max-memory {}: expected DEVICE=SIZE", text);
+    auto device = registry.Find(pair->first);
     if (!device)
       return Fail(device.error().code, "--max-memory {}: {}", text, device.error().message);
-    TANDEM_ASSIGN(const int64_t bytes, ParseSize(pair.second));
-    options.limits.push_back({*device, bytes});
+    const auto bytes = ParseSize(pair->second);
+    if (!bytes) return Fail(bytes.error().code, "--max-memory {}: {}", text, bytes.error().message);
+    options.limits.push_back({*device, *bytes});
   }
   if (threads_ > 0) {
     void* function = registry.FindBackend("cpu")->Extension("tandem.cpu.set_threads");

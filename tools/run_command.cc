@@ -3,11 +3,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
+#include <cstring>
+#include <memory>
 #include <random>
 
 #include "models/chat.h"
@@ -53,19 +54,31 @@ class Progress {
   int shown_ = -1;
 };
 
-Result<std::string> PromptText(const RunCommand& command) {
-  if (command.prompt_file.empty()) return command.prompt;
-  std::ifstream file(command.prompt_file, std::ios::binary);
+// The file without the newline that editors put at the end.
+Result<std::string> ReadPrompt(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             std::fclose);
   std::string text;
-  if (file) text.assign(std::istreambuf_iterator<char>(file), {});
-  if (!file || file.bad())
-    return Fail(ErrorCode::kNotFound, "--file {}: can not be read", command.prompt_file);
+  char part[1 << 14];
+  while (file != nullptr) {
+    const size_t bytes = std::fread(part, 1, sizeof part, file.get());
+    text.append(part, bytes);
+    if (bytes < sizeof part) break;
+  }
+  if (file == nullptr || std::ferror(file.get()) != 0)
+    return Fail(ErrorCode::kNotFound, "--file {}: can not be read: {}", path, std::strerror(errno));
+  if (text.ends_with('\n')) text.pop_back();
   return text;
 }
 
 Result<std::vector<Token>> PromptTokens(const RunCommand& command, const GgufFile& file,
                                         const Tokenizer& tokenizer) {
-  TANDEM_ASSIGN(std::string text, PromptText(command));
+  std::string text = command.prompt;
+  if (!command.prompt_file.empty()) {
+    TANDEM_ASSIGN(text, ReadPrompt(command.prompt_file));
+  }
+  if (text.empty())
+    return Fail(ErrorCode::kInvalid, "the prompt is empty: give -p TEXT, or -f FILE with text");
   std::vector<Token> tokens;
   if (command.chat) {
     TANDEM_ASSIGN(const std::string system, ChatMlDefaultSystem(file));
@@ -76,8 +89,7 @@ Result<std::vector<Token>> PromptTokens(const RunCommand& command, const GgufFil
   } else {
     tokens = tokenizer.EncodePrompt(text, true);
   }
-  if (tokens.empty())
-    return Fail(ErrorCode::kInvalid, "the prompt is empty: give -p TEXT or -f FILE");
+  if (tokens.empty()) return Fail(ErrorCode::kInvalid, "the prompt makes no tokens");
   return tokens;
 }
 
@@ -113,9 +125,10 @@ void PrintSummary(const Timings& t, const Scheduler& scheduler) {
                FormatBytes(use.arenas));
 }
 
-void Print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+Result<void> Print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    return Fail(ErrorCode::kInvalid, "the text can not be written: {}", std::strerror(errno));
+  return {};
 }
 
 // Decodes until the model ends, -n is reached or the context is full.
@@ -128,7 +141,7 @@ Result<void> Decode(const RunCommand& command, Generator& generator, const Token
       TANDEM_ASSIGN(token, sampler.Pick(generator.logits()));
     }
     if (tokenizer.EndsGeneration(token) || interrupted) break;
-    Print(text.Push(tokenizer.Decode(token)));
+    TANDEM_CHECK(Print(text.Push(tokenizer.Decode(token))));
     if (i + 1 == command.tokens) break;
     if (generator.length() == generator.context()) {
       fmt::print(stderr, "\nthe context of {} tokens is full", generator.context());
@@ -137,8 +150,7 @@ Result<void> Decode(const RunCommand& command, Generator& generator, const Token
     TANDEM_CHECK(generator.Feed({&token, 1}));
     ++timings.decoded;
   }
-  Print(text.Finish());
-  return {};
+  return Print(text.Finish() + "\n");
 }
 
 Result<void> Run(RunCommand& command) {
@@ -161,17 +173,15 @@ Result<void> Run(RunCommand& command) {
 
   std::signal(SIGINT, [](int) { interrupted = true; });
   const auto prompt_start = Clock::now();
-  if (!command.chat && !command.quiet) Print(tokenizer->Decode(prompt, true));
+  if (!command.chat && !command.quiet) TANDEM_CHECK(Print(tokenizer->Decode(prompt, true)));
   TANDEM_CHECK(generator->Feed(prompt));
   timings.prompt = SecondsSince(prompt_start);
   timings.prompt_tokens = static_cast<int64_t>(prompt.size());
   timings.before_decode = generator->scheduler().counters();
   const auto decode_start = Clock::now();
-  const Result<void> decoded = Decode(command, *generator, *tokenizer, sampler, timings);
+  TANDEM_CHECK(Decode(command, *generator, *tokenizer, sampler, timings));
   timings.decode = SecondsSince(decode_start);
   timings.after = generator->scheduler().counters();
-  Print("\n");
-  TANDEM_CHECK(decoded);
   PrintSummary(timings, generator->scheduler());
   return {};
 }
@@ -183,22 +193,32 @@ Command AddRunCommand(CLI::App& app) {
       app.add_subcommand("run", "Generate text; text goes to stdout, all else to stderr");
   auto command = std::make_shared<RunCommand>();
   command->model.AddTo(*sub);
-  auto* prompt = sub->add_option("-p,--prompt", command->prompt, "The prompt");
-  sub->add_option("-f,--file", command->prompt_file, "A file that holds the prompt")
+  auto* prompt = sub->add_option("-p,--prompt", command->prompt, "The prompt")->type_name("TEXT");
+  sub->add_option("-f,--file", command->prompt_file,
+                  "The prompt is in a file; a newline at its end is left out")
+      ->type_name("FILE")
       ->excludes(prompt);
   sub->add_option("-n,--n-predict", command->tokens, "Tokens to generate; -1: until the model ends")
+      ->type_name("N")
       ->check(CLI::Range(int64_t{-1}, int64_t{1} << 30))
       ->capture_default_str();
-  sub->add_flag("--chat", command->chat, "The prompt is a user's message (ChatML)");
-  sub->add_option("--system", command->system, "System message, with --chat");
+  auto* chat = sub->add_flag("--chat", command->chat, "The prompt is a user's message (ChatML)");
+  sub->add_option("--system", command->system, "System message, with --chat")
+      ->type_name("TEXT")
+      ->needs(chat);
   sub->add_option("--temp", command->sampler.temperature,
                   "Temperature; 0 takes the likeliest token")
+      ->type_name("T")
       ->capture_default_str();
   sub->add_option("--top-k", command->sampler.top_k, "Sample from the k likeliest; 0: all")
+      ->type_name("K")
       ->capture_default_str();
   sub->add_option("--top-p", command->sampler.top_p, "Sample from the likeliest that sum up to p")
+      ->type_name("P")
       ->capture_default_str();
   sub->add_option("-s,--seed", command->seed, "Seed of the sampler; -1: a new one")
+      ->type_name("SEED")
+      ->check(CLI::Range(int64_t{-1}, INT64_MAX))
       ->capture_default_str();
   sub->add_flag("--no-display-prompt", command->quiet, "Do not print the prompt");
   return {sub, [command] { return Run(*command); }};
