@@ -43,9 +43,10 @@ T NarrowInteger(double value) {
   constexpr double kLow = static_cast<double>(std::numeric_limits<T>::min());
   constexpr double kHigh = -kLow;
   if (std::isnan(value)) return 0;
-  if (value <= kLow) return std::numeric_limits<T>::min();
-  if (value >= kHigh) return std::numeric_limits<T>::max();
-  return static_cast<T>(std::nearbyint(value));
+  const double rounded = std::nearbyint(value);
+  if (rounded <= kLow) return std::numeric_limits<T>::min();
+  if (rounded >= kHigh) return std::numeric_limits<T>::max();
+  return static_cast<T>(rounded);
 }
 double WidenHalf(uint16_t bits) { return HalfToFloat(bits); }
 double WidenBFloat16(uint16_t bits) { return BFloat16ToFloat(bits); }
@@ -64,6 +65,14 @@ uint16_t NarrowBFloat16(double value) {
   return FloatToBFloat16(static_cast<float>(RoundTo(value, 7, -126)));
 }
 
+// The nearest code, held to the range; values that have none (not a number, or a scale beyond the
+// range of half precision) get the code 0, for converting them is undefined in C++.
+int NearestCode(double value, int least, int most) {
+  if (!std::isfinite(value)) return 0;
+  return static_cast<int>(
+      std::clamp(std::nearbyint(value), static_cast<double>(least), static_cast<double>(most)));
+}
+
 void DecodeQ4(const std::byte* quants, double scale, double offset, double* out) {
   for (int i = 0; i < kBlock / 2; ++i) {
     const auto byte = static_cast<uint8_t>(quants[i]);
@@ -74,9 +83,7 @@ void DecodeQ4(const std::byte* quants, double scale, double offset, double* out)
 // Codes 0 to 15 of (value - offset) / scale.
 void EncodeQ4(const double* source, double scale, double offset, std::byte* quants) {
   const auto code = [&](double value) {
-    return scale == 0
-               ? 0
-               : static_cast<int>(std::clamp(std::nearbyint((value - offset) / scale), 0.0, 15.0));
+    return scale == 0 ? 0 : NearestCode((value - offset) / scale, 0, 15);
   };
   for (int i = 0; i < kBlock / 2; ++i)
     quants[i] = static_cast<std::byte>(code(source[i]) | code(source[i + kBlock / 2]) << 4);
@@ -132,7 +139,7 @@ void EncodeQ80(const double* source, int64_t blocks, std::byte* out) {
     Store(bits, out);
     const double d = WidenHalf(bits);
     for (int i = 0; i < kBlock; ++i) {
-      const double code = d == 0 ? 0 : std::clamp(std::nearbyint(source[i] / d), -127.0, 127.0);
+      const int code = d == 0 ? 0 : NearestCode(source[i] / d, -127, 127);
       out[2 + i] = static_cast<std::byte>(static_cast<int8_t>(code));
     }
   }
