@@ -1,26 +1,55 @@
 #include "graph/builder.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace tandem {
 namespace {
 
-// Bytes at the symbols' upper bounds, or nothing if they do not fit 63 bits or a size is negative.
-std::optional<int64_t> CheckedBytes(Type type, const Shape& shape,
-                                    std::span<const Symbol> symbols) {
-  int64_t elements = 1;
+// The size at the symbol's upper bound, or nothing if it is negative or does not fit.
+std::optional<int64_t> MostOf(Dim dim, std::span<const Symbol> symbols) {
+  int64_t size = dim.factor;
+  if (size < 0) return std::nullopt;
+  if (!dim.IsConstant() && __builtin_mul_overflow(size, symbols[dim.symbol].upper, &size))
+    return std::nullopt;
+  return size;
+}
+
+// Whether bytes and strides fit 63 bits at the symbols' upper bounds and no size is negative. Zero
+// sizes count as one: the strides of the dimensions inside them must fit too.
+bool Fits(Type type, const Shape& shape, std::span<const Symbol> symbols) {
+  int64_t bytes = Info(type).block_bytes;
   for (int i = 0; i < shape.rank; ++i) {
-    int64_t size = shape[i].factor;
-    if (size < 0) return std::nullopt;
-    if (!shape[i].IsConstant() &&
-        __builtin_mul_overflow(size, symbols[shape[i].symbol].upper, &size))
-      return std::nullopt;
-    if (__builtin_mul_overflow(elements, size, &elements)) return std::nullopt;
+    const std::optional<int64_t> most = MostOf(shape[i], symbols);
+    if (!most) return false;
+    // A symbol that is always zero has a factor all the same, which must not overflow elsewhere.
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>({*most, shape[i].factor, 1}), &bytes))
+      return false;
   }
-  int64_t bytes;
-  if (__builtin_mul_overflow(elements, Info(type).block_bytes, &bytes)) return std::nullopt;
-  return BytesOf(type, elements);
+  return true;
+}
+
+bool IsSymbolOf(Dim dim, std::span<const Symbol> symbols) {
+  return dim.IsConstant() ||
+         (dim.symbol >= 0 && dim.symbol < static_cast<SymbolIndex>(symbols.size()));
+}
+
+// Why a part of a dimension can not be taken; nothing if it can. With symbols the end is at most
+// the sum of the bounds, or is inside at any value because start, size and whole share one symbol.
+std::optional<std::string> SliceProblem(Dim whole, Dim start, Dim size,
+                                        std::span<const Symbol> symbols) {
+  const std::optional<int64_t> first = MostOf(start, symbols), count = MostOf(size, symbols);
+  if (!first || !count) return "negative or too large";
+  if (whole.IsConstant()) {
+    if (*count <= whole.factor && *first <= whole.factor - *count) return std::nullopt;
+    return fmt::format("{} from {} on are not inside {}", *count, *first, whole.factor);
+  }
+  const auto shares = [&](Dim dim) { return dim.symbol == whole.symbol || dim == Dim(0); };
+  if (!shares(start) || !shares(size))
+    return "a part of a dimension with a symbol must be sized by that symbol";
+  if (size.factor <= whole.factor && start.factor <= whole.factor - size.factor)
+    return std::nullopt;
+  return fmt::format("{} from {} on are not inside {} of the symbol", size.factor, start.factor,
+                     whole.factor);
 }
 
 // The number of elements as a constant and sorted symbols, for comparing.
@@ -50,26 +79,44 @@ tl::unexpected<Error> GraphBuilder::Stick(Error error) {
 Dim GraphBuilder::Symbol(std::string_view name, int64_t upper) {
   if (upper < 0)
     Stick({ErrorCode::kInvalid, fmt::format("symbol {}: upper bound {} is negative", name, upper)});
-  for (size_t i = 0; i < graph_.symbols_.size(); ++i)
-    if (graph_.symbols_[i].name == name) {
-      graph_.symbols_[i].upper = std::max(graph_.symbols_[i].upper, upper);
-      return Dim::Of(static_cast<SymbolIndex>(i));
+  for (size_t i = 0; i < graph_.symbols_.size(); ++i) {
+    tandem::Symbol& known = graph_.symbols_[i];
+    if (known.name != name) continue;
+    if (upper > known.upper) {
+      known.upper = upper;
+      CheckAgain();
     }
+    return Dim::Of(static_cast<SymbolIndex>(i));
+  }
   graph_.symbols_.push_back({std::string(name), upper});
   graph_.symbol_names_.emplace_back(name);
   return Dim::Of(static_cast<SymbolIndex>(graph_.symbols_.size() - 1));
 }
 
+void GraphBuilder::CheckAgain() {
+  for (const Tensor& tensor : graph_.tensors_) {
+    if (!Fits(tensor.type, tensor.shape, graph_.symbols_))
+      Stick({ErrorCode::kInvalid,
+             fmt::format("tensor {}: {} is too large at a symbol's new bound", tensor.name,
+                         ToString(tensor.shape, graph_.symbol_names_))});
+    if (tensor.kind != TensorKind::kView || tensor.view.kind != ViewSpec::Kind::kSlice) continue;
+    const Tensor& from = graph_.tensors_[tensor.source];
+    if (const auto why = SliceProblem(from.shape[tensor.view.dim], tensor.view.start,
+                                      tensor.shape[tensor.view.dim], graph_.symbols_))
+      Stick({ErrorCode::kInvalid,
+             fmt::format("slice of {} {}, dimension {}, at a symbol's new bound: {}", from.name,
+                         ToString(from.shape, graph_.symbol_names_), tensor.view.dim, *why)});
+  }
+}
+
 Result<TensorId> GraphBuilder::AddTensor(Tensor tensor) {
   const TypeInfo& info = Info(tensor.type);
   const Shape& shape = tensor.shape;
-  if (shape.rank > kMaxRank)
-    return Stick({ErrorCode::kInvalid, fmt::format("tensor {}: rank {} is more than {}",
-                                                   tensor.name, shape.rank, kMaxRank)});
+  if (shape.rank < 0 || shape.rank > kMaxRank)
+    return Stick({ErrorCode::kInvalid, fmt::format("tensor {}: rank {} is not 0 to {}", tensor.name,
+                                                   shape.rank, kMaxRank)});
   for (int i = 0; i < shape.rank; ++i)
-    if (!shape[i].IsConstant() &&
-        (shape[i].symbol < 0 ||
-         shape[i].symbol >= static_cast<SymbolIndex>(graph_.symbols_.size())))
+    if (!IsSymbolOf(shape[i], graph_.symbols_))
       return Stick(
           {ErrorCode::kInvalid,
            fmt::format("tensor {}: dimension {} has a symbol of another builder", tensor.name, i)});
@@ -79,7 +126,7 @@ Result<TensorId> GraphBuilder::AddTensor(Tensor tensor) {
         {ErrorCode::kInvalid,
          fmt::format("tensor {}: the last dimension of {} {} is no multiple of {}", tensor.name,
                      info.name, ToString(shape, graph_.symbol_names_), info.block_elements)});
-  if (!CheckedBytes(tensor.type, shape, graph_.symbols_))
+  if (!Fits(tensor.type, shape, graph_.symbols_))
     return Stick(
         {ErrorCode::kInvalid, fmt::format("tensor {}: {} is negative or too large", tensor.name,
                                           ToString(shape, graph_.symbol_names_))});
@@ -181,7 +228,15 @@ Result<TensorId> GraphBuilder::Add(const OpDefinition& op, std::initializer_list
   node.op = &op;
   node.inputs.assign(inputs.begin(), inputs.end());
   const std::string what = fmt::format("{} {}", op.name, node.name);
-  const auto most = static_cast<size_t>(op.required_inputs + op.optional_inputs);
+  const int all = op.required_inputs + op.optional_inputs;
+  if (op.infer == nullptr || op.required_inputs < 0 || op.optional_inputs < 0 ||
+      op.state_input >= op.required_inputs || op.in_place_input >= all)
+    return Stick(
+        {ErrorCode::kInvalid,
+         fmt::format("{}: the definition of the op has no shape rule, or numbers of inputs "
+                     "that do not fit",
+                     what)});
+  const auto most = static_cast<size_t>(all);
   if (inputs.size() < static_cast<size_t>(op.required_inputs) || inputs.size() > most)
     return Stick({ErrorCode::kInvalid, fmt::format("{}: {} inputs, but it takes {} to {}", what,
                                                    inputs.size(), op.required_inputs, most)});
@@ -202,8 +257,6 @@ Result<TensorId> GraphBuilder::Add(const OpDefinition& op, std::initializer_list
     given[i].type = graph_.tensors_[node.inputs[i]].type;
     given[i].shape = graph_.tensors_[node.inputs[i]].shape;
   }
-  if (op.infer == nullptr)
-    return Stick({ErrorCode::kInvalid, fmt::format("{}: the op has no shape rule", what)});
   Result<OpOutput> inferred = op.infer({given, node.attributes, graph_.symbol_names_});
   if (!inferred)
     return Stick({inferred.error().code, fmt::format("{}: {}", what, inferred.error().message)});
@@ -213,6 +266,16 @@ Result<TensorId> GraphBuilder::Add(const OpDefinition& op, std::initializer_list
   output.type = inferred->type;
   output.shape = inferred->shape;
   output.producer = static_cast<NodeId>(graph_.nodes_.size());
+  const auto describe = [&](const Tensor& tensor) {
+    return fmt::format("{} {}", Info(tensor.type).name,
+                       ToString(tensor.shape, graph_.symbol_names_));
+  };
+  if (op.in_place_input >= 0 && given[static_cast<size_t>(op.in_place_input)].present) {
+    const Tensor& old = graph_.tensors_[node.inputs[static_cast<size_t>(op.in_place_input)]];
+    if (output.type != old.type || output.shape != old.shape)
+      return Stick({ErrorCode::kInvalid, fmt::format("{}: makes {} in place of {} {}", what,
+                                                     describe(output), old.name, describe(old))});
+  }
   Slot* slot = nullptr;
   if (op.state_input >= 0) {
     const TensorId input = node.inputs[static_cast<size_t>(op.state_input)];
@@ -221,10 +284,18 @@ Result<TensorId> GraphBuilder::Add(const OpDefinition& op, std::initializer_list
       return Stick(
           {ErrorCode::kInvalid, fmt::format("{}: {} is no version of a state", what, old.name)});
     if (output.type != old.type || output.shape != old.shape)
+      return Stick({ErrorCode::kInvalid, fmt::format("{}: makes {} of state {} {}", what,
+                                                     describe(output), old.name, describe(old))});
+    // What an op reads must not change under its hands.
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const TensorId other = node.inputs[i];
+      if (static_cast<int>(i) == op.state_input || other == kNone ||
+          graph_.tensors_[other].root != input)
+        continue;
       return Stick({ErrorCode::kInvalid,
-                    fmt::format("{}: makes {} {} of state {} {}", what, Info(output.type).name,
-                                ToString(output.shape, graph_.symbol_names_), Info(old.type).name,
-                                ToString(old.shape, graph_.symbol_names_))});
+                    fmt::format("{}: {} shares bytes with {}, which it updates; copy it first",
+                                what, graph_.tensors_[other].name, old.name)});
+    }
     output.state = old.state;
     output.slice = old.slice;
     output.version = old.version + 1;
@@ -241,7 +312,9 @@ Result<TensorId> GraphBuilder::AddView(TensorId source, ViewSpec view, const Sha
                                        std::string_view name) {
   const Tensor& from = graph_.tensors_[source];
   Tensor tensor;
-  tensor.name = name.empty() ? fmt::format("{} (view)", from.name) : std::string(name);
+  // After the root, not the source: names of long chains must not grow.
+  tensor.name =
+      name.empty() ? fmt::format("{} (view)", graph_.tensors_[from.root].name) : std::string(name);
   tensor.type = from.type;
   tensor.kind = TensorKind::kView;
   tensor.shape = shape;
@@ -265,24 +338,10 @@ Result<TensorId> GraphBuilder::Slice(TensorId source, int dim, Dim start, Dim si
                                           ToString(from.shape, graph_.symbol_names_), dim, why)});
   };
   if (dim < 0 || dim >= from.shape.rank) return wrong("there is no such dimension");
-  for (const Dim& given : {start, size})
-    if (given.factor < 0 || given.symbol >= static_cast<SymbolIndex>(graph_.symbols_.size()))
-      return wrong("negative, or a symbol of another builder");
-  const auto most = [&](Dim d) {
-    return d.IsConstant() ? d.factor : d.factor * graph_.symbols_[d.symbol].upper;
-  };
-  // With symbols, the end is at most the sum of the bounds; a run's own sizes are checked by the
-  // caller who gives them. The same symbol from 0 is always inside.
-  const Dim whole = from.shape[dim];
-  const bool same = start.IsConstant() && start.factor == 0 && size == whole;
-  if (!same) {
-    if (!whole.IsConstant() && !(size.symbol == whole.symbol && start.symbol == whole.symbol &&
-                                 start.factor + size.factor <= whole.factor))
-      return wrong("only a dimension of constant size can be sliced in part");
-    if (whole.IsConstant() &&
-        (most(size) > whole.factor || most(start) > whole.factor - most(size)))
-      return wrong(fmt::format("elements up to {} of {}", most(start) + most(size), whole.factor));
-  }
+  if (!IsSymbolOf(start, graph_.symbols_) || !IsSymbolOf(size, graph_.symbols_))
+    return wrong("a symbol of another builder");
+  if (const auto why = SliceProblem(from.shape[dim], start, size, graph_.symbols_))
+    return wrong(*why);
   const TypeInfo& info = Info(from.type);
   if (info.is_block && dim == from.shape.rank - 1 &&
       (start.factor % info.block_elements != 0 || size.factor % info.block_elements != 0))
@@ -324,32 +383,29 @@ Result<TensorId> GraphBuilder::Permute(TensorId source, std::initializer_list<in
 }
 
 bool GraphBuilder::IsContiguous(TensorId id) const {
-  const Tensor& tensor = graph_.tensors_[id];
-  if (tensor.kind != TensorKind::kView) return true;
-  if (!IsContiguous(tensor.source)) return false;
-  const Tensor& from = graph_.tensors_[tensor.source];
-  switch (tensor.view.kind) {
-    case ViewSpec::Kind::kReshape:
-      return true;
-    case ViewSpec::Kind::kSlice: {
+  const Tensor* tensor = &graph_.tensors_[id];
+  const Shape& shape = tensor->shape;
+  for (int i = 0; i < shape.rank; ++i)
+    if (shape[i].factor == 0) return true;
+  // Every view on the way to the root must keep it contiguous; a reshape was checked already.
+  for (; tensor->kind == TensorKind::kView && tensor->view.kind != ViewSpec::Kind::kReshape;
+       tensor = &graph_.tensors_[tensor->source]) {
+    if (tensor->view.kind == ViewSpec::Kind::kSlice) {
       // Whole, or all outer dimensions are single.
-      if (tensor.shape == from.shape) return true;
-      for (int i = 0; i < tensor.view.dim; ++i)
-        if (tensor.shape[i] != Dim(1)) return false;
-      return true;
+      if (tensor->shape == graph_.tensors_[tensor->source].shape) continue;
+      for (int i = 0; i < tensor->view.dim; ++i)
+        if (tensor->shape[i] != Dim(1)) return false;
+      continue;
     }
-    case ViewSpec::Kind::kPermute: {
-      // Dimensions that are not single keep their order.
-      int last = -1;
-      for (int i = 0; i < tensor.shape.rank; ++i) {
-        if (tensor.shape[i] == Dim(1)) continue;
-        if (tensor.view.order[i] < last) return false;
-        last = tensor.view.order[i];
-      }
-      return true;
+    // Dimensions that are not single keep their order.
+    int last = -1;
+    for (int i = 0; i < tensor->shape.rank; ++i) {
+      if (tensor->shape[i] == Dim(1)) continue;
+      if (tensor->view.order[i] < last) return false;
+      last = tensor->view.order[i];
     }
   }
-  return false;
+  return true;
 }
 
 Result<TensorId> GraphBuilder::Reshape(TensorId source, const Shape& shape, std::string_view name) {
@@ -360,9 +416,11 @@ Result<TensorId> GraphBuilder::Reshape(TensorId source, const Shape& shape, std:
                                                    ToString(from.shape, graph_.symbol_names_),
                                                    ToString(shape, graph_.symbol_names_), why)});
   };
-  if (shape.rank > kMaxRank)
-    return wrong(fmt::format("rank {} is more than {}", shape.rank, kMaxRank));
-  if (!CheckedBytes(from.type, shape, graph_.symbols_)) return wrong("negative or too large");
+  if (shape.rank < 0 || shape.rank > kMaxRank)
+    return wrong(fmt::format("rank {} is not 0 to {}", shape.rank, kMaxRank));
+  for (int i = 0; i < shape.rank; ++i)
+    if (!IsSymbolOf(shape[i], graph_.symbols_)) return wrong("a symbol of another builder");
+  if (!Fits(from.type, shape, graph_.symbols_)) return wrong("negative or too large");
   if (CountElements(from.shape) != CountElements(shape)) return wrong("other number of elements");
   if (!IsContiguous(source)) return wrong("not contiguous; copy it first");
   ViewSpec view;
@@ -380,6 +438,8 @@ Result<void> GraphBuilder::Output(TensorId tensor) {
 }
 
 Result<std::shared_ptr<const Graph>> GraphBuilder::Build() && {
+  // Outputs are read after the run: an update that follows their declaration overwrites them.
+  for (const TensorId output : graph_.outputs_) TANDEM_CHECK(Usable(output, "output"));
   if (error_) return tl::unexpected<Error>(*error_);
   return std::make_shared<const Graph>(std::move(graph_));
 }

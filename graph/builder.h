@@ -64,6 +64,7 @@ class GraphBuilder {
 
  private:
   tl::unexpected<Error> Stick(Error error);
+  void CheckAgain();  // After a symbol's bound has grown.
   Result<void> Usable(TensorId id, std::string_view what);
   Result<TensorId> AddTensor(Tensor tensor);
   Result<TensorId> AddView(TensorId source, ViewSpec view, const Shape& shape,
