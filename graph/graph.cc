@@ -35,14 +35,6 @@ void Apply(const Tensor& view, std::span<const int64_t> symbols, Placed& placed)
   }
 }
 
-void Place(const Graph& graph, TensorId tensor, TensorId ancestor, std::span<const int64_t> symbols,
-           Placed& placed) {
-  if (tensor == ancestor) return;
-  const Tensor& view = graph.tensor(tensor);
-  Place(graph, view.source, ancestor, symbols, placed);
-  Apply(view, symbols, placed);
-}
-
 }  // namespace
 
 int64_t Constant::Bytes() const { return BytesOf(type, Product(dims)); }
@@ -63,8 +55,17 @@ std::optional<SymbolIndex> Graph::FindSymbol(std::string_view name) const {
 
 Placed PlaceWithin(const Graph& graph, TensorId tensor, TensorId ancestor, const Layout& base,
                    std::span<const int64_t> symbols) {
-  Placed placed{base, 0};
-  Place(graph, tensor, ancestor, symbols, placed);
+  // Links lead up, but views apply from the ancestor down. Gathering many at once keeps the stack
+  // small for chains of any length that fit in memory.
+  constexpr int kAtOnce = 64;
+  std::array<const Tensor*, kAtOnce> views;
+  int count = 0;
+  TensorId id = tensor;
+  for (; id != ancestor && count < kAtOnce; id = views[count++]->source)
+    views[count] = &graph.tensor(id);
+  Placed placed =
+      id == ancestor ? Placed{base, 0} : PlaceWithin(graph, id, ancestor, base, symbols);
+  while (count > 0) Apply(*views[--count], symbols, placed);
   return placed;
 }
 
