@@ -47,6 +47,10 @@ void WriteRow(const HostTensor& tensor, int64_t offset, const std::vector<double
   const TypeInfo& info = Info(layout.type);
   const int64_t stride = layout.rank == 0 ? info.block_bytes : layout.strides[layout.rank - 1];
   const auto blocks = static_cast<int64_t>(row.size()) / info.block_elements;
+  if (stride == info.block_bytes) {
+    if (blocks > 0) info.encode(row.data(), blocks, tensor.data + offset);
+    return;
+  }
   for (int64_t b = 0; b < blocks; ++b)
     info.encode(row.data() + b * info.block_elements, 1, tensor.data + offset + b * stride);
 }

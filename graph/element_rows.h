@@ -28,7 +28,7 @@ int64_t OffsetAt(const Layout& layout, std::span<const int64_t> index);
 void ReadRow(const HostTensor& tensor, int64_t offset, std::vector<double>& row);
 void WriteRow(const HostTensor& tensor, int64_t offset, const std::vector<double>& row);
 
-// The i-th entry of a tensor of I32 or I64 with one dimension.
+// The entry of a tensor of I32 or I64 that is `offset` bytes from its first.
 int64_t ReadId(const HostTensor& ids, int64_t offset);
 
 }  // namespace tandem::reference

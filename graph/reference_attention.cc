@@ -11,16 +11,18 @@ namespace {
 
 constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
-// In place; a row in which everything is hidden becomes zeros.
+// In place; a row in which everything is hidden becomes zeros. One value that is not a number makes
+// all of the row so: what was never written must not look like a result.
 void SoftmaxRow(std::vector<double>& row) {
   double most = kHidden, sum = 0;
-  for (const double value : row) most = std::max(most, value);
-  for (double& value : row) {
-    value = most == kHidden ? 0 : std::exp(value - most);
-    sum += value;
+  for (const double value : row)
+    if (value > most || std::isnan(value)) most = value;
+  if (most == kHidden) {
+    std::fill(row.begin(), row.end(), 0);
+    return;
   }
-  if (sum > 0)
-    for (double& value : row) value /= sum;
+  for (double& value : row) sum += value = std::exp(value - most);
+  for (double& value : row) value /= sum;
 }
 
 }  // namespace

@@ -1,7 +1,25 @@
+#include <algorithm>
+
 #include "graph/element_rows.h"
 #include "graph/reference.h"
 
 namespace tandem::reference {
+namespace {
+
+// Several sums at once, so that an addition need not wait for the one before it.
+double Dot(const double* a, const double* b, int64_t size) {
+  constexpr int kSums = 8;
+  double sums[kSums] = {};
+  int64_t i = 0;
+  for (; i + kSums <= size; i += kSums)
+    for (int j = 0; j < kSums; ++j) sums[j] += a[i + j] * b[i + j];
+  double sum = 0;
+  for (; i < size; ++i) sum += a[i] * b[i];
+  for (const double part : sums) sum += part;
+  return sum;
+}
+
+}  // namespace
 
 Result<void> Matmul(Inputs inputs, const HostTensor& output, Attributes) {
   const HostTensor &x = inputs[0], &w = inputs[1];
@@ -31,8 +49,7 @@ Result<void> Matmul(Inputs inputs, const HostTensor& output, Attributes) {
       ReadRow(w, w_offset + n * w.layout.strides[w.layout.rank - 2], row);
       for (int64_t t = 0; t < tokens; ++t) {
         const double* a = activations.data() + t * width;
-        double sum = 0;
-        for (int64_t k = 0; k < width; ++k) sum += a[k] * row[static_cast<size_t>(k)];
+        const double sum = Dot(a, row.data(), width);
         Info(output.layout.type)
             .encode(&sum, 1, output.data + out_offset + t * out_row + n * out_element);
       }
