@@ -108,33 +108,37 @@ uint64_t CpuStream::Record() { return Push(Mark{}); }
 
 Result<void> CpuStream::Wait(Stream& other, uint64_t point) {
   if (&other == this) return {};
-  Push(WaitCall{&other, point});
+  auto awaited = std::make_shared<Awaited>();
+  other.OnReached(point, [awaited](const Result<void>& outcome) {
+    const std::lock_guard lock(awaited->mutex);
+    awaited->outcome = outcome;
+    awaited->changed.notify_all();
+  });
+  Push(WaitCall{std::move(awaited)});
   return {};
 }
 
 Result<void> CpuStream::Outcome(uint64_t point) const {
-  if (error_ && failed_ <= point) return tl::unexpected<Error>(*error_);
+  if (error_ && failed_ <= point && point <= last_) return tl::unexpected<Error>(*error_);
   return {};
 }
 
 Result<bool> CpuStream::Reached(uint64_t point) {
   std::lock_guard lock(mutex_);
-  if (reached_ < std::min(point, last_)) return false;
-  TANDEM_CHECK(Outcome(std::min(point, last_)));
+  if (!IsReached(point)) return false;
+  TANDEM_CHECK(Outcome(point));
   return true;
 }
 
 Result<void> CpuStream::Synchronize(uint64_t point) {
   std::unique_lock lock(mutex_);
-  point = std::min(point, last_);
-  points_reached_.wait(lock, [&] { return reached_ >= point; });
+  if (!IsReached(point)) points_reached_.wait(lock, [&] { return reached_ >= point; });
   return Outcome(point);
 }
 
 void CpuStream::OnReached(uint64_t point, std::function<void(const Result<void>&)> done) {
   std::unique_lock lock(mutex_);
-  point = std::min(point, last_);
-  if (reached_ < point) {
+  if (!IsReached(point)) {
     callbacks_.push_back({point, std::move(done)});
     return;
   }
@@ -211,8 +215,7 @@ Result<void> CpuStream::Execute(const Command& command) {
     return Execute(*calls);
   if (const auto* copy = std::get_if<CopyCall>(&command)) return Execute(*copy);
   if (const auto* fill = std::get_if<FillCall>(&command)) return Execute(*fill);
-  if (const auto* wait = std::get_if<WaitCall>(&command))
-    return wait->other->Synchronize(wait->point);
+  if (const auto* wait = std::get_if<WaitCall>(&command)) return Execute(*wait);
   return {};
 }
 
@@ -235,7 +238,10 @@ Result<void> CpuStream::Execute(std::span<const KernelCall> calls) {
       break;
     }
     result = static_cast<const CpuKernel*>(call.kernel)->run(context, call);
-    if (!result) break;
+    if (!result) {
+      result = Fail(result.error().code, "device {}, {}", device_.name(), result.error().message);
+      break;
+    }
     ++done;
   }
   state_.kernels.fetch_add(done, std::memory_order_relaxed);
@@ -283,6 +289,12 @@ Result<void> CpuStream::Execute(const FillCall& call) {
   });
   state_.fills.fetch_add(1, std::memory_order_relaxed);
   return {};
+}
+
+Result<void> CpuStream::Execute(const WaitCall& call) {
+  std::unique_lock lock(call.awaited->mutex);
+  call.awaited->changed.wait(lock, [&] { return call.awaited->outcome.has_value(); });
+  return *call.awaited->outcome;
 }
 
 }  // namespace tandem::cpu

@@ -1,13 +1,15 @@
 // The CPU's stream: a thread that takes commands in order.
 //
 // Every command and every recorded point has a number on the timeline; the thread counts up.
-// Waiting for another device's stream is done by this thread, in that stream's Synchronize(); the
-// caller never waits. The thread pauses and yields for some tens of microseconds after its last
-// command, because the next token's follow soon, then it sleeps.
+// Waiting for another stream's point is done by this thread, on what that stream tells when it gets
+// there: neither the caller waits, nor is the other stream touched later, when it may be gone. The
+// thread pauses and yields for some tens of microseconds after its last command, because the next
+// token's follow soon, then it sleeps.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -51,9 +53,14 @@ class CpuStream final : public Stream {
     int64_t bytes;
     uint8_t value;
   };
+  // The outcome of another stream's point, once it is there.
+  struct Awaited {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<Result<void>> outcome;
+  };
   struct WaitCall {
-    Stream* other;
-    uint64_t point;
+    std::shared_ptr<Awaited> awaited;
   };
   struct Mark {};
   using Command = std::variant<std::span<const KernelCall>, CopyCall, FillCall, WaitCall, Mark>;
@@ -63,7 +70,9 @@ class CpuStream final : public Stream {
   };
 
   uint64_t Push(Command command);
-  Result<void> Outcome(uint64_t point) const;  // Of a reached point; under mutex_.
+  // Under mutex_. A point that nobody recorded counts as reached.
+  bool IsReached(uint64_t point) const { return point > last_ || reached_ >= point; }
+  Result<void> Outcome(uint64_t point) const;  // Of a reached point.
   void Loop();
   bool AwaitCommands();  // False: the stream is being destroyed and nothing is left.
   void Finish(uint64_t number, Result<void> result);
@@ -71,6 +80,7 @@ class CpuStream final : public Stream {
   Result<void> Execute(std::span<const KernelCall> calls);
   Result<void> Execute(const CopyCall& call);
   Result<void> Execute(const FillCall& call);
+  static Result<void> Execute(const WaitCall& call);
 
   Device& device_;
   DeviceState& state_;
