@@ -107,6 +107,19 @@ TEST_F(StreamTest, WaitOrdersStreamsWithoutBlockingTheCaller) {
   EXPECT_EQ(buffer_->host()[127], std::byte{7});
 }
 
+TEST_F(StreamTest, AWaitMayOutliveTheStreamThatItWaitsFor) {
+  gate_open = false;
+  const KernelCall call = CallOf(gate_);
+  ASSERT_TRUE(other_->Run({&call, 1}));
+  ASSERT_TRUE(stream_->Fill(*buffer_, 0, 64, 7));
+  ASSERT_TRUE(other_->Wait(*stream_, stream_->Record()));
+  ASSERT_TRUE(other_->Fill(*buffer_, 64, 64, 8));
+  stream_.reset();
+  gate_open = true;
+  ASSERT_TRUE(other_->Synchronize(other_->Record()));
+  EXPECT_EQ(buffer_->host()[127], std::byte{8});
+}
+
 TEST_F(StreamTest, CallbacksComeOnceWithTheOutcome) {
   gate_open = false;
   const KernelCall call = CallOf(gate_);
@@ -145,7 +158,7 @@ TEST_F(StreamTest, FailuresSkipWhatFollowsAndTravel) {
   const Result<void> failed = stream_->Synchronize(after);
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().code, ErrorCode::kDevice);
-  EXPECT_EQ(failed.error().message, "node blk.0.node: refuse: refused");
+  EXPECT_EQ(failed.error().message, "device cpu:0, node blk.0.node: refuse: refused");
   EXPECT_EQ(message.get_future().get(), failed.error().message);
   EXPECT_FALSE(stream_->Reached(after));
   EXPECT_TRUE(*stream_->Reached(before));
