@@ -12,9 +12,8 @@ INLINE void DecodeBlock(Source p, int type, float16* low, float16* high) {
     float scale, offset;
     Source codes;
     if (type == Q4_1) {
-      const float2 both = HalfToFloat2(vload2(0, (GLOBAL const ushort*)p));
-      scale = both.x;
-      offset = both.y;
+      scale = HalfToFloat(((GLOBAL const ushort*)p)[0]);
+      offset = HalfToFloat(((GLOBAL const ushort*)p)[1]);
       codes = p + 4;
     } else {
       scale = HalfToFloat(*(GLOBAL const ushort*)p);

@@ -21,12 +21,6 @@ INLINE float HalfToFloat(ushort half_bits) {
                                            : as_float(bits) * 0x1p112f;
 }
 
-INLINE float2 HalfToFloat2(ushort2 half_bits) {
-  const int2 bits = (convert_int2(as_short2(half_bits)) << 13) & (int2)((int)0x8fffe000);
-  return select(as_float2(bits) * 0x1p112f, as_float2(bits | (int2)(0x7f800000)),
-                (bits & (int2)(0x0f800000)) == (int2)(0x0f800000));
-}
-
 INLINE float16 HalfToFloat16(ushort16 half_bits) {
   const int16 bits = (convert_int16(as_short16(half_bits)) << 13) & (int16)((int)0x8fffe000);
   return select(as_float16(bits) * 0x1p112f, as_float16(bits | (int16)(0x7f800000)),
