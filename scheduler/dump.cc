@@ -100,7 +100,7 @@ std::string DescribePlan(const Machine& machine, const Plan& plan, const DumpOpt
                    range.lower == range.upper ? fmt::format("{}", range.lower)
                                               : fmt::format("{}..{}", range.lower, range.upper));
   }
-  fmt::format_to(Out(text), "): {} nodes, {} splits, {} copies, {} waits between streams\nsplits\n",
+  fmt::format_to(Out(text), "): nodes {}, splits {}, copies {}, waits between streams {}\nsplits\n",
                  plan.order.size(), plan.splits.size(), plan.copies.size(), [&] {
                    size_t waits = 0;
                    for (const Step& step : plan.steps) waits += step.waits.size();

@@ -88,7 +88,7 @@ TEST(Run, SumsUpWhatItTook) {
   EXPECT_GT(NumberIn(outcome.err, "in all .* ([0-9]+) host waits"), 0);
   EXPECT_GT(NumberIn(outcome.err, "memory +sim:a +([0-9.]+)"), 0);
   EXPECT_GT(NumberIn(outcome.err, "memory +host +([0-9.]+)"), 0);
-  EXPECT_TRUE(outcome.Says("weights") && outcome.Says("caches") && outcome.Says("buffers"));
+  EXPECT_TRUE(outcome.Says("weights") && outcome.Says("states") && outcome.Says("arenas"));
 }
 
 TEST(Run, OnOneDeviceCopiesNothing) {

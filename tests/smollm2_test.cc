@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "backends/opencl/opencl.h"
 #include "backends/registry.h"
 #include "gtest/gtest.h"
 #include "tests/testing/test_data.h"
@@ -274,6 +275,27 @@ TEST_F(SmolLM2, NothingIsPlannedOrAllocatedWhileRunning) {
   std::printf("half and half: %.2f host waits and %.1f transfers a token\n",
               static_cast<double>(after.host_waits - prompts.host_waits) / 100,
               static_cast<double>(after.copies - prompts.copies) / 100);
+}
+
+// Live bytes come from the memories' own counters; pinned bytes of the host from the device that
+// pinned them.
+TEST_F(SmolLM2, MeasuredBytesAreAllocatedBytes) {
+  Device* device = OpenCl();
+  if (device == nullptr) GTEST_SKIP() << "no OpenCL device";
+  void* function = f_.registry.FindBackend("opencl")->Extension("tandem.opencl.pinned_bytes");
+  ASSERT_NE(function, nullptr);
+  const auto live = [&](bool host) {
+    if (!host) return device->memory().counters().live_bytes;
+    return f_.registry.cpu().memory().counters().live_bytes +
+           reinterpret_cast<OpenClPinnedBytes>(function)(*device);
+  };
+  const int64_t host_before = live(true), device_before = live(false);
+  const auto generator = Make(Options(false, 15));
+  for (const MemoryUse& use : generator->scheduler().memory()) {
+    const bool host = use.memory == "host";
+    EXPECT_EQ(live(host) - (host ? host_before : device_before), use.Total()) << use.memory;
+    EXPECT_LE(use.arenas, use.arena_lower_bound * 102 / 100) << use.memory;
+  }
 }
 
 TEST_F(SmolLM2, BitEqualWithMemoryReuseOffAndOn) {

@@ -13,6 +13,4 @@ tandem=$(bazel info bazel-bin 2>/dev/null)/tools/tandem
 split=(-ngl 15 --device opencl:0)
 "$tandem" run "$model" -p "The reason why the sky is blue is" -n 64 "${split[@]}"
 echo
-# Without the list of nodes, which is long.
-"$tandem" dump "$model" "${split[@]}" |
-  awk '/^[a-z]/ { listing = /^nodes/ } !listing'
+"$tandem" dump "$model" "${split[@]}" --splits

@@ -53,7 +53,7 @@ Result<void> Dump(const DumpCommand& command) {
     if (!command.box.empty() && plan.box.name != command.box) continue;
     found = true;
     fmt::print("{}", DescribePlan(scheduler.machine(), plan,
-                                  {.nodes = !command.splits_only, .copies = !command.splits_only}));
+                                  {.nodes = !command.splits_only, .copies = true}));
   }
   if (!found)
     return Fail(ErrorCode::kNotFound, "--box {}: the boxes are token and prompt", command.box);
@@ -69,7 +69,7 @@ Command AddDumpCommand(CLI::App& app) {
   auto command = std::make_shared<DumpCommand>();
   command->model.AddTo(*sub);
   sub->add_option("--box", command->box, "Only this size box: token or prompt")->type_name("BOX");
-  sub->add_flag("--splits", command->splits_only, "Only the table of splits and the arenas");
+  sub->add_flag("--splits", command->splits_only, "Leave out the list of nodes");
   return {sub, [command] { return Dump(*command); }};
 }
 

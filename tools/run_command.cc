@@ -120,7 +120,7 @@ void PrintSummary(const Timings& t, const Scheduler& scheduler) {
   fmt::print(stderr, "in all    {} plans, {} allocations, {} host waits, {} bridges\n",
              t.after.plans, t.after.allocations, t.after.host_waits, t.after.bridges);
   for (const MemoryUse& use : scheduler.memory())
-    fmt::print(stderr, "memory    {:<10} {} (weights {}, caches {}, buffers {})\n", use.memory,
+    fmt::print(stderr, "memory    {:<10} {} (weights {}, states {}, arenas {})\n", use.memory,
                FormatBytes(use.Total()), FormatBytes(use.weights), FormatBytes(use.states),
                FormatBytes(use.arenas));
 }
