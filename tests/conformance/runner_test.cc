@@ -25,20 +25,17 @@ Result<void> Double(std::span<const HostTensor> inputs, const HostTensor& output
   return {};
 }
 
-// Only on the device, where outputs are poisoned and guarded.
-bool IsOnDevice(const HostTensor& output) {
-  return output.layout.Elements() > 0 && output.data[-1] == std::byte{0xC3};
-}
+// A kernel goes wrong only on the device, where its output has guards around it.
+bool g_is_on_device = false;
 
 Result<void> WriteBehind(std::span<const HostTensor> inputs, const HostTensor& output,
                          std::span<const double>) {
-  if (IsOnDevice(output)) output.data[output.layout.PackedBytes()] = std::byte{0};
+  if (g_is_on_device) output.data[output.layout.PackedBytes()] = std::byte{0};
   return Double(inputs, output);
 }
 Result<void> WriteBefore(std::span<const HostTensor> inputs, const HostTensor& output,
                          std::span<const double>) {
-  const bool is_on_device = IsOnDevice(output);
-  if (is_on_device) output.data[-1] = std::byte{0};
+  if (g_is_on_device) output.data[-1] = std::byte{0};
   return Double(inputs, output);
 }
 Result<void> LeaveTheLastOut(std::span<const HostTensor> inputs, const HostTensor& output,
@@ -46,28 +43,26 @@ Result<void> LeaveTheLastOut(std::span<const HostTensor> inputs, const HostTenso
   std::byte* last = output.data + output.layout.PackedBytes() - sizeof(float);
   float before = 0;
   std::memcpy(&before, last, sizeof(float));
-  const bool is_on_device = IsOnDevice(output);
   const Result<void> done = Double(inputs, output);
-  if (is_on_device) std::memcpy(last, &before, sizeof(float));
+  if (g_is_on_device) std::memcpy(last, &before, sizeof(float));
   return done;
 }
 Result<void> ChangeAnInput(std::span<const HostTensor> inputs, const HostTensor& output,
                            std::span<const double>) {
   const Result<void> done = Double(inputs, output);
-  if (IsOnDevice(output)) inputs[0].data[0] ^= std::byte{1};
+  if (g_is_on_device) inputs[0].data[0] ^= std::byte{1};
   return done;
 }
 Result<void> BeOffByAnUlpOrTwo(std::span<const HostTensor> inputs, const HostTensor& output,
                                std::span<const double>) {
-  const bool is_on_device = IsOnDevice(output);
   std::vector<double> values = Decode(inputs[0]);
-  for (double& v : values) v *= is_on_device ? 2 * (1 + 0x1p-20) : 2;
+  for (double& v : values) v *= g_is_on_device ? 2 * (1 + 0x1p-20) : 2;
   Encode(values, output);
   return {};
 }
 Result<void> Fail_(std::span<const HostTensor> inputs, const HostTensor& output,
                    std::span<const double>) {
-  if (IsOnDevice(output)) return Fail(ErrorCode::kInvalid, "nothing goes");
+  if (g_is_on_device) return Fail(ErrorCode::kInvalid, "nothing goes");
   return Double(inputs, output);
 }
 Result<void> BeRight(std::span<const HostTensor> inputs, const HostTensor& output,
@@ -90,7 +85,9 @@ Outcome RunWith(decltype(OpDefinition::reference) reference) {
                                     [](const Subject& s) { return s.name == "sim_plain"; });
   auto runner = Runner::Create(*subject->device, *subject->host);
   EXPECT_OK(runner);
+  g_is_on_device = true;
   const Outcome outcome = (*runner)->Run(c, *prepared);
+  g_is_on_device = false;
   // The runner is as good as new, whatever happened.
   op.reference = BeRight;
   EXPECT_EQ((*runner)->Run(c, *prepared).verdict, Verdict::kPassed);
