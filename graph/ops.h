@@ -4,27 +4,29 @@
 // first. Broadcasting follows NumPy: the second operand's dimensions are aligned at the end,
 // and each is equal to the first's or 1.
 //
-//   op           inputs                                         output
-//   matmul       x[...,M,K] F32, w[...,N,K] any real/block      [...,M,N] F32: x * w^T. Batch
-//                                                               dimensions of w broadcast, or
-//                                                               divide those of x (groups)
-//   rows         table[V,K] any real/block, ids[T...] I32/I64   [T...,K] F32
-//   rms_norm     x[...,K], weight[K] (optional)                 like x:
-//   x/sqrt(mean(x^2)+epsilon)*weight rope         x[T,H,D], positions[T] I32, factors[R/2] opt.
-//   like x; rotates the first R of D softmax      x[...,T,S], mask[T,S] F32 (optional, added) like
-//   x: softmax(x*scale + mask) attention    q[T,H,D], k[S,G,D], v[S,G,E] F32/F16,          [T,H,E]
-//   F32; head h uses group
-//                positions[T] I32 (optional)                    h/(H/G); with positions, key s is
-//                                                               seen by token t iff s <=
-//                                                               positions[t]
-//   silu         x                                              like x: x*sigmoid(x)
-//   swiglu       gate, up                                       like gate: silu(gate)*up
-//   add, mul     a, b (b broadcasts)                            like a
-//   scale        x                                              like x: x*factor + bias
-//   copy         x, any strides and real type                   contiguous, of type `type`
-//   update_rows  state[R,...], rows[T,...] F32/F16/..., ids[T]  next version of the state: row
-//                I32/I64                                        ids[t] is rows[t], converted
-//   argmax       x[...,K]                                       [...] I32; first of equals
+//   op           inputs                                  output
+//   matmul       x[...,M,K] F32, w[...,N,K] any real/block
+//                                                        [...,M,N] F32: x * w^T. Batch
+//                                                        dimensions of w broadcast, or divide
+//                                                        those of x (groups)
+//   rows         table[V,K] any real/block, ids[T...] I32/I64
+//                                                        [T...,K] F32
+//   rms_norm     x[...,K], weight[K] (optional)          like x: x/sqrt(mean(x^2)+epsilon)*weight
+//   rope         x[T,H,D], positions[T] I32,             like x; rotates the first R of D
+//                factors[R/2] (optional)
+//   softmax      x[...,T,S], mask[T,S] F32 (optional,    like x: softmax(x*scale + mask); a row
+//                added)                                  that is all hidden becomes zeros
+//   attention    q[T,H,D], k[S,G,D], v[S,G,E] F32/F16,   [T,H,E] F32; head h uses group h/(H/G);
+//                positions[T] I32 (optional)             with positions, key s is seen by token t
+//                                                        iff s <= positions[t]
+//   silu         x                                       like x: x*sigmoid(x)
+//   swiglu       gate, up                                like gate: silu(gate)*up
+//   add, mul     a, b (b broadcasts)                     like a
+//   scale        x                                       like x: x*factor + bias
+//   copy         x, any strides and real type            contiguous, of type `type`
+//   update_rows  state[R,...], rows[T,...] F32/F16/...,  next version of the state: row ids[t] is
+//                ids[T] I32/I64                          rows[t], converted
+//   argmax       x[...,K]                                [...] I32; first of equals
 //
 // Ids out of range are errors when running (see op.h).
 #pragma once

@@ -50,7 +50,9 @@ Result<void> Attention(Inputs inputs, const HostTensor& output, Attributes attri
   const bool causal = inputs.size() > 3 && inputs[3].data != nullptr;
   const int64_t heads = q.layout.dims[1], groups = k.layout.dims[1], keys = k.layout.dims[0];
   const double given = attributes[ops::kAttentionScale];
-  const double scale = given == 0 ? 1 / std::sqrt(static_cast<double>(q.layout.dims[2])) : given;
+  // Without a width all scores are zero, whatever the scale.
+  const auto width = static_cast<double>(std::max<int64_t>(q.layout.dims[2], 1));
+  const double scale = given == 0 ? 1 / std::sqrt(width) : given;
   std::vector<double> query, row, scores(static_cast<size_t>(keys)), sum;
   for (int64_t t = 0; t < q.layout.dims[0]; ++t) {
     const int64_t last = causal ? ReadId(inputs[3], t * inputs[3].layout.strides[0]) : keys - 1;
